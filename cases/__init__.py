@@ -1,0 +1,1 @@
+"""Frozen case files and example run configs."""

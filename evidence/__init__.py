@@ -1,0 +1,1 @@
+"""Contracts, settings, data access and the figures shown to models."""

@@ -1,0 +1,446 @@
+"""The contracts: what the parts of vcloop hand to each other, and what each kind of component must do.
+
+Data flows one way: a setting gives cases, evidence, observations and truth; a simulator predicts; an adapter
+calibrates the prediction with what was observed; an interpreter replies to requests; a policy chooses from the menu.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
+
+from pydantic import Field, model_validator
+
+from evidence.values import Name, NonNegative, Positive, Value
+
+NUMERIC_LABELS: tuple[str, str, str] = ("down", "near zero", "up")
+"""The three classes of a numeric readout, from its continuous change and its threshold."""
+
+
+class Readout(Value):
+    """One output that is asked for and scored.
+
+    Numeric readouts have a `threshold` (in `unit`): the change is "down" below -threshold, "up" above
+    +threshold, else "near zero". Categorical readouts have no threshold; `labels` are the options, in the order shown.
+    """
+
+    id: Name
+    name: Name
+    description: str = ""
+    labels: tuple[Name, ...] = NUMERIC_LABELS
+    threshold: Positive | None = None
+    unit: str = ""
+
+    @model_validator(mode="after")
+    def _labels_fit(self) -> Self:
+        if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:
+            raise ValueError(f"readout {self.id!r}: expected at least two distinct labels, got {list(self.labels)}")
+        if self.threshold is not None and self.labels != NUMERIC_LABELS:
+            raise ValueError(f"readout {self.id!r}: a numeric readout has the labels {list(NUMERIC_LABELS)}")
+        return self
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the readout is a continuous change with three classes."""
+        return self.threshold is not None
+
+    def classify(self, change: float, threshold: float | None = None) -> str:
+        """The class of a continuous change; values exactly at the threshold are near zero."""
+        limit = self.threshold if threshold is None else threshold
+        if limit is None:
+            raise TypeError(f"readout {self.id!r} is categorical: it has no threshold to classify with")
+        return NUMERIC_LABELS[1 + (change > limit) - (change < -limit)]
+
+
+class Perturbation(Value):
+    """What was done to the cells. `targets` are the genes, drugs or proteins that two cases may share."""
+
+    id: Name
+    name: Name
+    targets: tuple[Name, ...]
+    action: str = ""
+    note: str = ""
+
+
+class Measurement(Value):
+    """One entry of a case's menu. `readout` is the readout it measures, None when it shows something else."""
+
+    id: Name
+    name: Name
+    description: str = ""
+    readout: str | None = None
+    cost: NonNegative = 1.0
+
+
+class Case(Value):
+    """One hidden biological output: a perturbation, the readouts asked for, the menu of measurements."""
+
+    id: Name
+    title: Name
+    perturbation: Perturbation
+    readouts: tuple[Readout, ...] = Field(min_length=1)
+    menu: tuple[Measurement, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> Self:
+        for kind, ids in (("readout", [r.id for r in self.readouts]), ("measurement", [m.id for m in self.menu])):
+            twice = sorted({i for i in ids if ids.count(i) > 1})
+            if twice:
+                raise ValueError(f"case {self.id!r}: {kind} id repeated: {', '.join(twice)}")
+        unknown = [m.id for m in self.menu if m.readout is not None and m.readout not in {r.id for r in self.readouts}]
+        if unknown:
+            raise ValueError(f"case {self.id!r}: measurement {unknown[0]!r} names a readout the case does not have")
+        return self
+
+    def readout(self, readout_id: str) -> Readout:
+        """The readout with this id. Raises KeyError."""
+        return {r.id: r for r in self.readouts}[readout_id]
+
+    def measurement(self, measurement_id: str) -> Measurement:
+        """The menu entry with this id. Raises KeyError."""
+        return {m.id: m for m in self.menu}[measurement_id]
+
+
+# --- what a model sees -------------------------------------------------------------------------------------------
+
+
+class Text(Value):
+    """A paragraph."""
+
+    kind: Literal["text"] = "text"
+    text: str
+
+
+class Table(Value):
+    """A small table, kept as data so that rules can read it; models get it as Markdown."""
+
+    kind: Literal["table"] = "table"
+    name: Name
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+
+    @model_validator(mode="after")
+    def _rectangular(self) -> Self:
+        for number, row in enumerate(self.rows, start=1):
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.name!r} row {number}: expected {len(self.columns)} cells, got {len(row)}"
+                )
+        return self
+
+
+class Figure(Value):
+    """A figure by the sha256 of its bytes."""
+
+    kind: Literal["figure"] = "figure"
+    name: Name
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    media_type: Literal["image/png", "image/jpeg"] = "image/png"
+    caption: str = ""
+
+
+Part = Annotated[Text | Table | Figure, Field(discriminator="kind")]
+
+
+class Evidence(NamedTuple):
+    """Parts in the order they are shown, and the bytes of their figures by sha256."""
+
+    parts: tuple[Part, ...]
+    blobs: Mapping[str, bytes]
+
+
+# --- what is measured, predicted, true ---------------------------------------------------------------------------
+
+
+class Observation(Value):
+    """What one measurement gave. A measurement that could not be made has status "missing" and no value."""
+
+    measurement: Name
+    readout: str | None = None
+    status: Literal["measured", "missing"] = "measured"
+    value: float | None = None
+    se: NonNegative | None = None
+    n_cells: int | None = None
+    reason: str = ""
+    parts: tuple[Part, ...] = ()
+
+
+class Observed(NamedTuple):
+    """An observation and the bytes of the figures among its parts, by sha256."""
+
+    observation: Observation
+    blobs: Mapping[str, bytes]
+
+
+class Truth(Value):
+    """The hidden outcome of one readout: its class, and for a numeric readout the continuous change."""
+
+    readout: Name
+    label: Name
+    value: float | None = None
+    se: NonNegative | None = None
+
+
+class Prediction(Value):
+    """A predicted change of one readout: mean and standard deviation, in the readout's unit."""
+
+    readout: Name
+    mean: float
+    sd: NonNegative
+
+
+class Response(Value):
+    """The known change of one readout under a training perturbation."""
+
+    perturbation: Perturbation
+    readout: Name
+    value: float
+    se: NonNegative
+
+
+class TrainingResidual(Value):
+    """A training response beside what the simulator predicts for it. The residual is value - predicted."""
+
+    perturbation: Name
+    targets: tuple[Name, ...]
+    readout: Name
+    predicted: float
+    sd: NonNegative
+    value: float
+    se: NonNegative
+
+
+class AdapterInputs(Value):
+    """Everything an adapter may use for one case, apart from the observations. Archived, so that it can be replayed.
+
+    `training` holds only perturbations that share no target with the case; truth cells of no case are in it.
+    """
+
+    readouts: tuple[Name, ...]
+    predictions: tuple[Prediction, ...]
+    training: tuple[TrainingResidual, ...] = ()
+
+
+# --- requests and replies ----------------------------------------------------------------------------------------
+
+Step = Literal["predict", "review", "select", "revise"]
+
+
+class Message(Value):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    parts: tuple[Part, ...]
+
+
+class Request(Value):
+    """What an interpreter is asked: the conversation and what the reply must answer."""
+
+    step: Step
+    messages: tuple[Message, ...]
+    readouts: tuple[Readout, ...] = ()
+    menu: tuple[Name, ...] = ()
+
+
+ReplyStatus = Literal[
+    "ok",
+    "empty",
+    "refused",
+    "filtered",
+    "truncated",
+    "truncated_in_reasoning",
+    "malformed",
+    "timeout",
+    "connection",
+    "rate_limited",
+    "server_error",
+    "quota",
+    "bad_request",
+]
+"""How one attempt ended. Only "ok" has text that may be read as an answer."""
+
+
+class Usage(Value):
+    """Tokens of one reply, as the server counted them; None where it did not say."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class Reply(Value):
+    """One attempt's outcome. `text` is the raw reply; `reasoning` is archived and never parsed as the answer.
+
+    `sent` says which settings really went out, where the interpreter had to adapt them to the server.
+    """
+
+    status: ReplyStatus = "ok"
+    text: str = ""
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Usage = Usage()
+    error: str = ""
+    retry_after_s: NonNegative | None = None
+    sent: dict[str, Any] = {}
+
+
+class Answer(Value):
+    """One answer to one readout. Missing is a status: nothing stands in for an answer that could not be read."""
+
+    readout: Name
+    status: Literal["answered", "missing", "invalid"]
+    label: str | None = None
+    value: float | None = None
+    confidence: float | None = None
+    probabilities: tuple[float, ...] | None = None
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _status_fits(self) -> Self:
+        if (self.status == "answered") != (self.label is not None):
+            raise ValueError(f"answer to {self.readout!r}: a label goes with status 'answered' and no other")
+        return self
+
+
+# --- files -------------------------------------------------------------------------------------------------------
+
+
+class CaseFile(Value):
+    """A frozen case file: the cases and everything that fixes what they mean.
+
+    `data` maps the name of each data set to the sha256 of its canonical content; `frozen` is what the setting fixed
+    (thresholds, graph, seeds, split sizes) and is read by that setting alone. `synthetic` marks a generated twin.
+    """
+
+    version: Literal[1]
+    setting: Name
+    title: Name
+    data: dict[str, str]
+    synthetic: bool = False
+    seed: int
+    frozen: dict[str, Any]
+    cases: tuple[Case, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _unique_cases(self) -> Self:
+        ids = [case.id for case in self.cases]
+        twice = sorted({i for i in ids if ids.count(i) > 1})
+        if twice:
+            where = {i: [n for n, other in enumerate(ids, start=1) if other == i] for i in twice}
+            raise ValueError("case id repeated: " + "; ".join(f"{i!r} (cases {where[i]})" for i in twice))
+        return self
+
+
+# --- protocols ---------------------------------------------------------------------------------------------------
+
+
+class TrainingData(Protocol):
+    """What a setting offers to simulators. `kind` says which simulators can learn from it."""
+
+    kind: ClassVar[str]
+
+
+@runtime_checkable
+class EvidenceSetting(Protocol):
+    """A source of cases: their evidence, their observations and their truth.
+
+    A setting is opened on a case file and on data. Opening checks that the data is what the case file was frozen on
+    (DataError otherwise). Nothing that a method returns before `observe` may depend on a hidden outcome.
+    """
+
+    @classmethod
+    def open(cls, case_file: CaseFile, data: Path | None) -> Self:
+        """Open the case file on data: an explicit path, else VCLOOP_DATA and the user cache are searched."""
+        ...
+
+    def cases(self) -> tuple[Case, ...]:
+        """The cases, in the order of the case file."""
+        ...
+
+    def evidence(self, case: Case, modalities: Sequence[str]) -> Evidence:
+        """What a model sees before any measurement, apart from the simulator's predictions."""
+        ...
+
+    def observe(self, case: Case, measurement: Measurement, seed: int) -> Observed:
+        """Measure: a pure function of its arguments."""
+        ...
+
+    def truth(self, case: Case) -> tuple[Truth, ...]:
+        """The hidden outcome of every readout, in the order of the case's readouts. For scoring only."""
+        ...
+
+    def training(self) -> TrainingData | None:
+        """What simulators may learn from; None where the setting has no simulator."""
+        ...
+
+    def responses(self, case: Case) -> tuple[Response, ...]:
+        """Known responses of training perturbations that share no target with the case."""
+        ...
+
+    def baselines(self, case: Case) -> Mapping[str, tuple[Prediction, ...]]:
+        """The setting's own naive predictions by name (such as additive); may be empty."""
+        ...
+
+
+@runtime_checkable
+class Simulator(Protocol):
+    """Predicts the readouts of a perturbation."""
+
+    Options: ClassVar[type[Value]]
+    accepts: ClassVar[str]
+
+    def fit(self, training: Any, *, seed: int) -> None:
+        """Learn from training data of the kind `accepts`."""
+        ...
+
+    def predict(self, perturbation: Perturbation, readouts: Sequence[str]) -> tuple[Prediction, ...]:
+        """Predict every readout, in the order given."""
+        ...
+
+
+@runtime_checkable
+class Adapter(Protocol):
+    """Carries observed values over to the simulator's other outputs. A pure function of its arguments."""
+
+    Options: ClassVar[type[Value]]
+
+    def calibrate(self, inputs: AdapterInputs, observations: Sequence[Observation]) -> tuple[Prediction, ...]:
+        """Calibrated predictions, one for each of `inputs.readouts`, in that order."""
+        ...
+
+
+@runtime_checkable
+class Interpreter(Protocol):
+    """Replies to requests. One call of `ask` is one attempt: retries belong to the loop."""
+
+    Options: ClassVar[type[Value]]
+    modalities: ClassVar[frozenset[str]]
+
+    def identity(self) -> dict[str, Any]:
+        """JSON-able facts that decide the reply (model, sampling settings ...); part of every archived request. No keys."""
+        ...
+
+    async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
+        """One attempt. Never raises for what a server or a model does: that is a status of the reply."""
+        ...
+
+
+class SelectionView(Value):
+    """What a policy may look at. `open_menu` leaves out what was measured and what the budget cannot pay."""
+
+    case: Name
+    open_menu: tuple[Measurement, ...]
+    predictions: tuple[Prediction, ...] = ()
+    proposal: str | None = None
+
+
+@runtime_checkable
+class SelectionPolicy(Protocol):
+    """Chooses one measurement from the menu."""
+
+    Options: ClassVar[type[Value]]
+    uses_proposal: ClassVar[bool]
+
+    def select(self, view: SelectionView, *, seed: int) -> str | None:
+        """The id of an entry of `view.open_menu`, or None to stop measuring."""
+        ...

@@ -1,0 +1,1 @@
+"""Interpretation models, their prompts and the one reply parser."""

@@ -1,0 +1,1 @@
+"""Graph, nodes, policies, run config, runner, archive, rescoring and the command line."""

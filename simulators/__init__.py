@@ -1,0 +1,1 @@
+"""Simulators: predicted responses to perturbations."""
