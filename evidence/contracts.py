@@ -102,6 +102,10 @@ class Case(Value):
         return {m.id: m for m in self.menu}[measurement_id]
 
 
+class NoOptions(Value):
+    """The options of a component that has none."""
+
+
 # --- what a model sees -------------------------------------------------------------------------------------------
 
 
