@@ -42,7 +42,7 @@ class Registry:
         return targets[name]
 
     def get(self, name: str) -> Any:
-        """Import and return the component's class. Raises ConfigError for an unknown name, ContractError for a bad target."""
+        """Import and return the component's class. Raises ConfigError (unknown name) or ContractError."""
         target = self.target(name)
         module, _, attribute = target.partition(":")
         try:

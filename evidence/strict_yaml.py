@@ -90,7 +90,7 @@ def _parse_yaml(text: str, where: str) -> tuple[Any, dict[Place, int], list[str]
         if root is None:
             raise ConfigError(f"{where}: the file is empty")
         _walk(root, (), lines, problems, set())
-        return _PlainLoader("").construct_document(root), lines, problems  # type: ignore[no-untyped-call]
+        return _PlainLoader("").construct_document(root), lines, problems
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"{where}: not valid YAML\n  {line}{error.problem}") from error
@@ -152,7 +152,7 @@ def _words(detail: Any, name: str, place: Place, kind: type[Value]) -> str:
         case "bool_type":
             return f"{name} must be true or false, got {_shown(got)}"
         case "value_error":
-            return f"{name}: " + detail["msg"].removeprefix("Value error, ")
+            return f"{name}: " + str(detail["msg"]).removeprefix("Value error, ")
         case _:
             return f"{name}: {detail['msg']}, got {_shown(got)}"
 
