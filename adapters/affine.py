@@ -61,7 +61,8 @@ def fit_affine(training: Sequence[TrainingResidual]) -> AffineFit:
     if len(groups) < 2 or len(training) <= len(groups):
         raise ConfigError(
             "adapter 'affine' learns from training perturbations that share no target with the case: expected at "
-            f"least 2 with two readouts each, got {len(groups)} with {len(training)} readouts in all; use 'local' or 'none'"
+            f"least 2 with two readouts each, got {len(groups)} with {len(training)} readouts in all; "
+            "use 'local' or 'none'"
         )
     x = np.array([row.predicted for row in training])
     y = np.array([row.value for row in training])

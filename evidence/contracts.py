@@ -421,7 +421,7 @@ class Interpreter(Protocol):
     modalities: ClassVar[frozenset[str]]
 
     def identity(self) -> dict[str, Any]:
-        """JSON-able facts that decide the reply (model, sampling settings ...); archived with every request. No keys."""
+        """JSON-able facts that decide the reply (model, sampling settings); archived with every request. No keys."""
         ...
 
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
