@@ -60,9 +60,9 @@ def _line(name: str, scores: Mapping[str, Any]) -> tuple[str, ...]:
 def _interval(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
     if estimate["value"] is None:
         return "n/a"
-    numbers = [float(estimate[k] or 0.0) * (100 if percent else 1) for k in ("value", "low", "high")]
-    form = "{:.1f} [{:.1f}, {:.1f}]" if percent else "{:.3f} [{:.3f}, {:.3f}]"
-    return form.format(*numbers)
+    scale, form = (100, "{:.1f}") if percent else (1, "{:.3f}")
+    value, low, high = ("" if (x := estimate[k]) is None else form.format(x * scale) for k in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]" if low else f"{value} [no interval]"
 
 
 def _change(counts: Mapping[str, int]) -> str:
