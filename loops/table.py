@@ -22,7 +22,7 @@ def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
     for column in ("", "readouts", "right", "accuracy [95 %]", "macro-F1 [95 %]", "mean abs. error [95 %]", "missing"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in _lines(summary["rows"]):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # Text: names in brackets are shown, not styled
     console.print(table)
     for line in notes(summary):
         console.print(Text(line))

@@ -20,8 +20,15 @@ def vcloop(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
 
 
 def test_help_imports_nothing_heavy() -> None:
-    code = "import sys; sys.argv = ['vcloop', '--help']\ntry:\n    from loops.cli import main; main()\nexcept SystemExit: pass\n"
-    code += f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    code = f"""
+import sys
+sys.argv = ["vcloop", "--help"]
+try:
+    from loops.cli import main
+    main()
+except SystemExit:
+    print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "Run a pilot loop" in done.stdout
     assert done.stderr.strip() == "[]"

@@ -32,11 +32,15 @@ def test_the_pilot_on_real_cells_is_the_reference(sachs_cells: Path, tmp_path: P
     renamed = loaded.config.model_copy(update={"name": "signaling-reference"})
     run(loaded._replace(config=renamed), tmp_path / "run")
     assert scores(tmp_path / "run") == scores(REFERENCE)
-    made, kept = ({(c.case, c.step): (c.request, c.reply.text) for c in read_calls(f)} for f in (tmp_path / "run", REFERENCE))
+    made, kept = (
+        {(c.case, c.step): (c.request, c.reply.text) for c in read_calls(f)} for f in (tmp_path / "run", REFERENCE)
+    )
     assert made == kept
 
 
-@pytest.mark.parametrize(("name", "cases", "readouts"), [("signaling-rules", 5, 30), ("signaling-extended-rules", 7, 70)])
+@pytest.mark.parametrize(
+    ("name", "cases", "readouts"), [("signaling-rules", 5, 30), ("signaling-extended-rules", 7, 70)]
+)
 def test_shapes_of_the_two_files(sachs_cells: Path, tmp_path: Path, name: str, cases: int, readouts: int) -> None:
     outcome = run(load_config(name, shipped=ROOT / "cases"), tmp_path / "run")
     assert outcome.summary["n_cases"] == cases
