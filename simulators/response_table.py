@@ -158,13 +158,14 @@ def save_table(table: ResponseTable, path: Path) -> None:
 def load_table(path: Path) -> ResponseTable:
     """Read a table. Raises DataError if it is no table or its content is not what was written."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with path.open("rb") as file:
+            stored = np.load(file, allow_pickle=False)
+            arrays = {name: stored[name] for name in stored.files}
         header = _Header.model_validate_json(arrays.pop("header").tobytes())
         members, mean = arrays["members"], arrays["mean"]
     except FileNotFoundError as error:
         raise DataError(f"no response table {path}; make it with: vcloop simulate") from error
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, ValidationError) as error:
+    except (OSError, AttributeError, KeyError, ValueError, EOFError, zipfile.BadZipFile, ValidationError) as error:
         raise DataError(f"{path} is not a response table: {error}") from error
     table = ResponseTable(
         header.perturbations, header.columns, members, mean, arrays.get("sd"), header.unit, header.provenance
