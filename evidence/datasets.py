@@ -62,6 +62,8 @@ class Dataset:
 
 SACHS_CSV_SHA256 = "fc331dcd0bc1d8765986b88cd1d23dd5a3f52e4ffc299fdf96de9d522ddf01aa"
 
+NORMAN_SHA256 = "23ffb0fac6a847ff927cf7509d80d85052bfefbfb97610786a2dafaaefa0b6a0"
+
 SACHS_CARD = {
     "cells": "primary human CD4+ T cells, multiparameter flow cytometry, single cells",
     "order": "cyto_full_data.csv has no labels: its rows are conditions 1-9 stacked, 853, 902, 911, 723, 810, 799, "
@@ -103,6 +105,28 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 },
                 how="get sachs.interventional.txt.gz from the web pages of the book (bnlearn.com, book-crc, code), "
                 "unpack it, and put sachs.interventional.txt into <folder>",
+            ),
+            Dataset(
+                name="norman",
+                title="Norman 2019: K562 cells, CRISPRa of 105 genes and 131 pairs, single-cell expression",
+                source="Norman et al. 2019, Science 365:786; GEARS' form (Dataverse file 6154020), or PerturBench's",
+                licence="GEARS' code MIT; PerturBench's file BSD-3-Clause; the article's data: GEO GSE133344",
+                size="169 MB (zip), or 6 MB (PerturBench's development file)",
+                folder="norman",
+                files={"perturb_processed.h5ad": NORMAN_SHA256, "devel.h5ad": None},
+                card={"cell_type": "GEARS' file says A549: a dummy; the cells are K562", "modality": "CRISPRa"},
+                how="put perturb_processed.h5ad (GEARS' norman.zip) or PerturBench's devel.h5ad into <folder>",
+            ),
+            Dataset(
+                name="norman_changes",
+                title="Norman 2019 as mean changes from control: pairs, singles, and published GEARS predictions",
+                source="tables of mean log-normalised changes, 49 pairs and 31 singles x 200 genes",
+                licence="none stated by the source",
+                size="0.5 MB",
+                folder="norman/pseudobulk",
+                files={"observed_delta_doubles.csv": None},
+                card={"cells": "none: means only, so the noise of a measurement has to be given"},
+                how="put observed_delta_doubles.csv and single_deltas_recovered.csv into <folder>",
             ),
         )
     }
@@ -158,6 +182,18 @@ def locate(name: str, explicit: Path | None = None) -> Path:
             f"To get it: {how_to_get(dataset)}"
         )
     return found
+
+
+def locate_file(name: str, explicit: Path | None = None) -> Path:
+    """The data set's file: `explicit` if it is one, else the first of the catalogue's names in the folder found."""
+    found = locate(name, explicit)
+    if found.is_file():
+        return found
+    folder = found / entry(name).folder if (found / entry(name).folder).is_dir() else found
+    for file in entry(name).files:
+        if (folder / file).is_file():
+            return folder / file
+    raise DataError(f"{folder}: expected one of {', '.join(entry(name).files)} in it, found none")
 
 
 def how_to_get(dataset: Dataset) -> str:

@@ -63,8 +63,14 @@ class Registry:
         return {**found, **self._targets}
 
 
-SETTINGS = Registry("evidence setting", "vcloop.settings", {"signaling": "evidence.signaling:Signaling"})
-SIMULATORS = Registry("simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet"})
+SETTINGS = Registry(
+    "evidence setting",
+    "vcloop.settings",
+    {"gene_pair": "evidence.gene_pair:GenePair", "signaling": "evidence.signaling:Signaling"},
+)
+SIMULATORS = Registry(
+    "simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet", "gears": "simulators.stored:Gears"}
+)
 ADAPTERS = Registry(
     "adapter",
     "vcloop.adapters",
@@ -93,4 +99,6 @@ POLICIES = Registry(
         "random": "loops.policies:RandomChoice",
     },
 )
+TRAINERS = Registry("trainer", "vcloop.trainers", {"gears": "simulators.gears.trainer:train_table"})
+"""Functions behind `vcloop simulate`: they train a simulator and return a response table."""
 REGISTRIES = (SETTINGS, SIMULATORS, ADAPTERS, INTERPRETERS, POLICIES)
