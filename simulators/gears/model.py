@@ -163,7 +163,7 @@ def _effect(member: Member, targets: Sequence[Sequence[int]]) -> NDArray[np.floa
     """(n_perturbations, n_genes) mean change over 300 cells."""
     n_genes = len(member.facts.genes)
     size = max(1, _ROWS_PER_BATCH // n_genes)
-    with torch.no_grad(), compat.seeded(0, member.facts.options.threads):
+    with torch.no_grad(), compat.quiet(), compat.seeded(0, member.facts.options.threads):
         first = [_forward(member.network, [t], n_genes) for t in targets]
         # an empty graph in front takes the place of the first cell
         other = [
