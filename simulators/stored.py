@@ -57,7 +57,7 @@ class StoredResponses:
         if seen and not self.options.trust_held_out:
             raise DataError(
                 f"{self.options.table}: expected predictions made without any cell of {', '.join(training.held_out)}; "
-                f"the table does not say so for {', '.join(seen)}. Make it again with these held out (vcloop simulate), "
+                f"the table does not say so for {', '.join(seen)}. Make it again with them held out (vcloop simulate), "
                 "or set trust_held_out: true if its maker says so"
             )
         self._training = training

@@ -87,7 +87,7 @@ def test_training_cells_hold_no_case_and_no_truth(twin):
 
 
 def test_hidden_outcomes_shape_neither_the_case_file_nor_the_evidence(twin, twin_file):
-    """With the reserved and truth cells of every condition permuted, file (but for the hash) and evidence are the same."""
+    """With reserved and truth cells of every condition permuted, file (but for the hash) and evidence are the same."""
     cases = tuple(Condition(tuple(c.id.split("+"))) for c in twin_file.cases)
     parts = split_cells(twin.cells, cases, seed=twin_file.seed)
     x = twin.cells.X.toarray()
