@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -13,20 +13,23 @@ from evidence.errors import DataError
 from evidence.values import Name, Value
 
 LETTERS = "ABCDEFGHIJ"
+Words = Annotated[str, Field(min_length=1, pattern=r"\S")]
 
 
 class Item(Value):
     """One question. With options, `answer` is the letter of the right one; without, the reference answer."""
 
     id: Name
-    question: Name
-    answer: Name
-    options: tuple[Name, ...] = Field(default=(), max_length=len(LETTERS))
+    question: Words
+    answer: Words
+    options: tuple[Words, ...] = Field(default=(), max_length=len(LETTERS))
 
     @model_validator(mode="after")
     def _answer_fits(self) -> Self:
         if not self.options:
             return self
+        if len(self.options) < 2:
+            raise ValueError("one option is no choice: expected none or at least two")
         twice = sorted({o for o in self.options if [p.strip() for p in self.options].count(o.strip()) > 1})
         if twice:
             raise ValueError(f"two options have the same text: {twice[0]!r}")
@@ -39,7 +42,7 @@ class Item(Value):
 def load_items(path: Path) -> tuple[Item, ...]:
     """Read a JSON-lines file. Raises DataError that lists every problem with its line number."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot read items {path}: {error}") from error
     items: list[Item] = []
@@ -49,8 +52,16 @@ def load_items(path: Path) -> tuple[Item, ...]:
         if not line.strip():
             continue
         try:
+            json.loads(line, object_pairs_hook=_unique)
             item = Item.model_validate_json(line)
-        except ValidationError as error:
+        except _Repeated as error:
+            problems.append(f"line {number}: {error}")
+            seen[_id_of(line)].append(number)
+            continue
+        except (ValueError, RecursionError) as error:
+            if not isinstance(error, ValidationError):
+                problems.append(f"line {number}: not JSON: {error}")
+                continue
             problems += [f"line {number}: {_words(detail)}" for detail in error.errors(include_url=False)]
             seen[_id_of(line)].append(number)
             continue
@@ -65,6 +76,18 @@ def load_items(path: Path) -> tuple[Item, ...]:
         listed = "\n".join(f"  {problem}" for problem in problems or ["the file has no item"])
         raise DataError(f"items {path}: {max(1, len(problems))} problem(s)\n{listed}")
     return tuple(items)
+
+
+class _Repeated(Exception):
+    """A key of one item is given twice."""
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    keys = [key for key, _ in pairs]
+    twice = sorted({key for key in keys if keys.count(key) > 1})
+    if twice:
+        raise _Repeated(f"repeated key {twice[0]!r}")
+    return dict(pairs)
 
 
 def _id_of(line: str) -> str:

@@ -70,7 +70,7 @@ class Measurement(Value):
     name: Name
     description: str = ""
     readout: str | None = None
-    cost: NonNegative = 1.0
+    cost: float = Field(default=1.0, ge=0, le=1e9)
 
 
 class Case(Value):
@@ -321,7 +321,7 @@ class CaseFile(Value):
     (thresholds, graph, seeds, split sizes) and is read by that setting alone. `synthetic` marks a generated twin.
     """
 
-    version: Literal[1]
+    version: int = Field(ge=1, le=1)
     setting: Name
     title: Name
     data: dict[str, str]

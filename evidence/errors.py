@@ -30,7 +30,8 @@ class VcloopError(Exception):
 
     def __str__(self) -> str:
         place = ", ".join(f"{name} {value}" for name, value in (("case", self.case), ("step", self.step)) if value)
-        notes = "".join(f"\n{note}" for note in getattr(self, "__notes__", ()))
+        ours = (note for note in getattr(self, "__notes__", ()) if not note.startswith("During task with name"))
+        notes = "".join(f"\n{note}" for note in ours)
         return (f"{place}: " if place else "") + super().__str__() + notes
 
 

@@ -90,8 +90,11 @@ def read_journal(path: Path) -> Lines:
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
     if not path.exists():
         return
-    with path.open("rb") as file:
-        yield from enumerate(file, start=1)
+    try:
+        with path.open("rb") as file:
+            yield from enumerate(file, start=1)
+    except OSError as error:
+        raise ArchiveError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _refuse(token: str) -> None:

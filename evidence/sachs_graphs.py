@@ -127,6 +127,8 @@ def read_graph(path: Path) -> DiGraph:
         lines = list(csv.reader(path.read_text(encoding="utf-8-sig").splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: expected a CSV table of edges, got: {error}") from error
+    if path.stem in GRAPHS:
+        raise DataError(f"{path}: {path.stem} is the name of a published graph; give your file another name")
     header = [cell.strip().casefold() for cell in lines[0]] if lines else []
     if header != ["from", "to"]:
         raise DataError(f"{path}: expected the header from,to in line 1, got {','.join(header) or 'nothing'}")

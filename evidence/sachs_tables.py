@@ -54,7 +54,10 @@ def read_text_sheet(path: Path) -> Sheet:
     header = lines[0] if lines else ""
     separator = next((mark for mark in "\t;," if mark in header), None)
     split = csv.reader(lines, delimiter=separator) if separator else (line.split() for line in lines)
-    return _filled(path, [list(row) for row in split])
+    try:
+        return _filled(path, [list(row) for row in split])
+    except csv.Error as error:
+        raise DataError(f"{path}: expected a text table, got: {error}") from error
 
 
 def parse(sheet: Sheet, ignore: Collection[int] = ()) -> NDArray[np.float64]:

@@ -29,7 +29,7 @@ from evidence.discrete import DiscreteCells
 from evidence.errors import ConfigError, ContractError, DataError, did_you_mean
 from evidence.sachs import DATASET_NAMES, SachsCells, open_cells
 from evidence.sachs_conditions import PROTEINS, Kind, condition, conditions
-from evidence.signaling_cases import freeze, perturbation_of, read_frozen
+from evidence.signaling_cases import check_frozen, freeze, perturbation_of, read_frozen
 from evidence.signaling_rules import (
     Change,
     Levels,
@@ -100,6 +100,7 @@ class Signaling:
                 f"{expected}, got {cells.data_sha256}. Use the published cells (`vcloop data`), or freeze a case file "
                 "on these cells"
             )
+        check_frozen(case_file, frozen, cells)
         return cls.on_cells(case_file, cells)
 
     @classmethod

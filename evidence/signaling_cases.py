@@ -39,26 +39,11 @@ def freeze(cells: SachsCells, shape: Shape, graph: str = "sachs20", seed: int = 
     training part of the baseline cells alone; no cell value of an intervention is looked at.
     """
     network = resolve_graph(graph)
+    frozen = compute_frozen(cells, shape, network.graph["name"], tuple(network.edges), seed)
+    entries = choose_interventions(cells.kind, shape)
     parts = split_cells(cells, seed)
     rows = baseline_rows(parts, cells.kind, "training")
-    cuts = find_cuts(cells, rows)
-    levels = to_levels(cells, cuts)
-    high = {name: high_fraction(levels, rows, name) for name in PROTEINS}
-    thresholds = {name: threshold(high[name], len(rows)) for name in PROTEINS}
-    entries = choose_interventions(cells.kind, shape)
-    readouts = choose_readouts(entries, shape, levels, rows)
-    frozen = SignalingFrozen(
-        kind=cells.kind,
-        shape=shape,
-        graph=network.graph["name"],
-        edges=tuple(network.edges),
-        cuts=cuts,
-        baseline_high=high,
-        thresholds=thresholds,
-        reserved_cells=RESERVED_CELLS,
-        split={c: {part: len(taken) for part, taken in three._asdict().items()} for c, three in parts.items()},
-        rules=dict(RULES),
-    )
+    readouts = choose_readouts(entries, shape, to_levels(cells, frozen.cuts), rows)
     return CaseFile(
         version=1,
         setting=SETTING,
@@ -66,8 +51,42 @@ def freeze(cells: SachsCells, shape: Shape, graph: str = "sachs20", seed: int = 
         data={DATASET_NAMES[cells.kind]: cells.data_sha256},
         seed=seed,
         frozen=frozen.model_dump(mode="json"),
-        cases=tuple(_case(entry, readouts[entry.id], thresholds) for entry in entries),
+        cases=tuple(_case(entry, readouts[entry.id], frozen.thresholds) for entry in entries),
     )
+
+
+def compute_frozen(
+    cells: SachsCells, shape: Shape, graph: str, edges: tuple[tuple[str, str], ...], seed: int
+) -> SignalingFrozen:
+    """What the rules fix for these cells and this seed."""
+    parts = split_cells(cells, seed)
+    rows = baseline_rows(parts, cells.kind, "training")
+    cuts = find_cuts(cells, rows)
+    levels = to_levels(cells, cuts)
+    high = {name: high_fraction(levels, rows, name) for name in PROTEINS}
+    return SignalingFrozen(
+        kind=cells.kind,
+        shape=shape,
+        graph=graph,
+        edges=edges,
+        cuts=cuts,
+        baseline_high=high,
+        thresholds={name: threshold(high[name], len(rows)) for name in PROTEINS},
+        reserved_cells=RESERVED_CELLS,
+        split={c: {part: len(taken) for part, taken in three._asdict().items()} for c, three in parts.items()},
+        rules=dict(RULES),
+    )
+
+
+def check_frozen(case_file: CaseFile, frozen: SignalingFrozen, cells: SachsCells) -> None:
+    """Raise ConfigError naming the first field that the rules would fix otherwise for these cells and this seed."""
+    expected = compute_frozen(cells, frozen.shape, frozen.graph, frozen.edges, case_file.seed)
+    for name in ("split", "cuts", "baseline_high", "thresholds", "reserved_cells"):
+        if getattr(frozen, name) != getattr(expected, name):
+            raise ConfigError(
+                f"case file {case_file.title!r}, field frozen.{name}: not what the rules give for these cells and seed "
+                f"{case_file.seed}; freeze the file again instead of editing it"
+            )
 
 
 def read_frozen(case_file: CaseFile) -> SignalingFrozen:
@@ -85,6 +104,8 @@ def read_frozen(case_file: CaseFile) -> SignalingFrozen:
 
 
 def _graph_problems(frozen: SignalingFrozen) -> list[str]:
+    if len(set(frozen.edges)) != len(frozen.edges):
+        return ["frozen.edges: an edge is repeated"]
     graph: nx.DiGraph[str] = nx.DiGraph(frozen.edges)
     if frozen.graph in GRAPHS and set(named_graph(frozen.graph).edges) != set(frozen.edges):
         return [f"frozen.edges are not those of the graph {frozen.graph!r}; freeze the file again"]
@@ -103,6 +124,9 @@ def _case_problems(case: Case, frozen: SignalingFrozen) -> list[str]:
         for readout in case.readouts
         if readout.id not in frozen.thresholds or readout.threshold != frozen.thresholds[readout.id]
     ]
+    own = sorted({r.id for r in case.readouts} & set(case.perturbation.targets))
+    if own:
+        problems.append(f"case {case.id!r}: readout {own[0]!r} is the target of the intervention itself")
     if case.perturbation != perturbation_of(entry):
         problems.append(f"case {case.id!r}: the perturbation is not the table's entry for {entry.id}")
     return problems

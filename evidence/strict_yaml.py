@@ -28,8 +28,16 @@ class _PlainLoader(yaml.SafeLoader):
     """Safe YAML without dates: 2020-01-01 stays the text it is."""
 
 
+_PLAIN_NUMBERS = {
+    "tag:yaml.org,2002:int": re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z"),
+    "tag:yaml.org,2002:float": re.compile(
+        r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|nan)\Z", re.I
+    ),
+}
+"""YAML 1.1 would also read 010 as 8, 1:30 as 90 and 1_0 as 10: here they stay text."""
+
 _PlainLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in pairs if tag != "tag:yaml.org,2002:timestamp"]
+    first: [(tag, _PLAIN_NUMBERS.get(tag, pattern)) for tag, pattern in pairs if tag != "tag:yaml.org,2002:timestamp"]
     for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 
@@ -65,6 +73,17 @@ def parse_value(text: str, kind: type[V], *, where: str, as_json: bool = False) 
     return value
 
 
+def _check_finite(plain: object) -> None:
+    try:
+        json.dumps(plain, allow_nan=False)
+    except ValueError as error:
+        raise ConfigError("a number is infinite or not a number (.inf, .nan)") from error
+
+
+def _refuse(token: str) -> None:
+    raise ValueError(f"{token} is not a number of JSON")
+
+
 def _by_line(problem: str) -> tuple[int, str]:
     head = problem.partition(":")[0].removeprefix("line ")
     return (int(head) if head.isdigit() else 0, problem)
@@ -79,7 +98,7 @@ def _parse_json(text: str, where: str) -> tuple[Any, dict[Place, int], list[str]
         return dict(pairs)
 
     try:
-        return json.loads(text, object_pairs_hook=unique), {}, problems
+        return json.loads(text, object_pairs_hook=unique, parse_constant=_refuse), {}, problems
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: not valid JSON: {error}") from error
 
@@ -90,9 +109,13 @@ def _parse_yaml(text: str, where: str) -> tuple[Any, dict[Place, int], list[str]
     try:
         root = yaml.compose(text, Loader=_PlainLoader)
         if root is None:
-            raise ConfigError(f"{where}: the file is empty")
+            raise ConfigError("the file is empty")
         _walk(root, (), lines, problems, set())
-        return _PlainLoader("").construct_document(root), lines, problems
+        plain = _PlainLoader("").construct_document(root)
+        _check_finite(plain)
+        return plain, lines, problems
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
     except yaml.MarkedYAMLError as error:
         line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
         raise ConfigError(f"{where}: not valid YAML\n  {line}{error.problem}") from error

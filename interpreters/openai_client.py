@@ -49,7 +49,7 @@ class OpenAIOptions(Value):
 
     model: str = Field(min_length=1, max_length=200)
     base_url: str | None = Field(default=None, repr=False)
-    api_key_env: str = "OPENAI_API_KEY"
+    api_key_env: str = Field(default="OPENAI_API_KEY", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")
     api_key: str | None = Field(default=None, repr=False, exclude=True)
     temperature: Number | None = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=2048, ge=1)
@@ -192,6 +192,7 @@ class OpenAIInterpreter:
 
     async def _send(self, conversation: dict[str, Any], settings: dict[str, Any]) -> tuple[Reply, str | None]:
         """Send once. Second: the body of the answer where the server refuses the request itself, else None."""
+        import httpx
         import openai
 
         try:
@@ -208,7 +209,7 @@ class OpenAIInterpreter:
             return reply, error.response.text if refused else None
         except (openai.APITimeoutError, TimeoutError):
             return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
-        except (openai.OpenAIError, OSError) as error:
+        except (openai.OpenAIError, OSError, httpx.InvalidURL) as error:
             return Reply(status="connection", error=clean(f"no answer from {self._url}: {_reason(error)}")), None
 
     def _connected(self) -> openai.AsyncOpenAI:

@@ -49,7 +49,7 @@ class ReplayInterpreter:
         path = self.options.run / "run.json"
         try:
             return dict(json.loads(path.read_text())["interpreter"])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
             raise ConfigError(f"interpreter 'replay': {path} is not the run.json of an archived run") from error
 
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:

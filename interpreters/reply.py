@@ -26,6 +26,9 @@ __all__ = ["Parsed", "ParsedStatus", "ProposalStatus", "parse_reply", "reply_sch
 ParsedStatus = Literal["invalid"] | ReplyStatus
 ProposalStatus = Literal["given", "declined", "missing", "not_on_menu"]
 
+MAX_VALUE = 1e6
+"""No readout changes by more: a larger value is a slip, and would swallow every mean."""
+
 SUM_TOLERANCE = 0.03
 """How far probabilities may sum from 1: room for rounding to two decimals."""
 
@@ -144,7 +147,7 @@ def _label(labels: Sequence[str], given: object) -> str:
 
 def _value(given: Mapping[str, Any]) -> float | None:
     """A value may be null or left out: the label stands, and there is no continuous error to score."""
-    return None if given.get("value") is None else _number("value", given["value"])
+    return None if given.get("value") is None else _number("value", given["value"], -MAX_VALUE, MAX_VALUE)
 
 
 def _confidence(given: Mapping[str, Any]) -> float | None:

@@ -71,6 +71,11 @@ class ScriptedInterpreter:
             step=request.step,
         )
 
+    def taken_up(self, request: Request) -> None:
+        """Pass over the reply to a request that a resumed run took from its archive."""
+        key = request.step if request.step in self._script() else "any step"
+        self._given[key] = self._given.get(key, 0) + 1
+
     def _script(self) -> dict[str, Sequence[Reply | str]]:
         replies = self.replies if self.replies is not None else (self.options or ScriptedOptions()).replies
         return {str(k): v for k, v in replies.items()} if isinstance(replies, Mapping) else {"any step": replies}

@@ -23,7 +23,7 @@ SHORTEST = 6
 _USERINFO = re.compile(r"(?P<scheme>(?<![A-Za-z0-9+.\-])[A-Za-z][A-Za-z0-9+.\-]{0,30}://)(?P<userinfo>[^\s/?#\"'<>]*)@")
 _SECRET_ENV = re.compile(r"(?:_API_KEY|_TOKEN|_SECRET|_PASSWORD)$", re.IGNORECASE)
 _SECRET_KEY = re.compile(
-    r"^(?:.*[_\-])?(?:(?:api|access|auth|private|secret)[_\-]?key|token|password|secret|authorization|credentials?)$",
+    r"^(?:.*[_\-])?(?:(?:api|access|auth|private|secret|user)[_\-]?keys?|tokens?|password|secret|authorization|credentials?)$",
     re.IGNORECASE,
 )
 
@@ -41,7 +41,8 @@ def known_secrets(environ: Mapping[str, str], names: Iterable[str] = (), values:
     """The values of *_API_KEY, *_TOKEN, *_SECRET and *_PASSWORD variables and of the variables `names`, what `values`
     holds, and the credentials inside any of them that is a URL; also as they read inside a JSON text."""
     named = set(names)
-    found = {value for name, value in environ.items() if name in named or _SECRET_ENV.search(name)}
+    found = {value for name, value in environ.items() if name in named}
+    found |= {value for name, value in environ.items() if _SECRET_ENV.search(name) and _looks_secret(value)}
     for text in (*environ.values(), *values):
         found |= _credentials(text)
     found |= {value for value in values if "://" not in value}
@@ -62,12 +63,21 @@ def redact_config(value: Any, secrets: Iterable[str] = ()) -> Any:
     known = tuple(secrets)
     if isinstance(value, Mapping):
         return {
-            key: MARKER if isinstance(inner, str) and _SECRET_KEY.search(str(key)) else redact_config(inner, known)
+            key: _marked(inner) if _SECRET_KEY.search(str(key)) else redact_config(inner, known)
             for key, inner in value.items()
         }
     if isinstance(value, list | tuple):
         return [redact_config(inner, known) for inner in value]
     return redact(value, known) if isinstance(value, str) else value
+
+
+def _marked(value: Any) -> Any:
+    """Every text of a value under a secret-named key replaced, whatever it is wrapped in."""
+    if isinstance(value, Mapping):
+        return {key: _marked(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_marked(inner) for inner in value]
+    return MARKER if isinstance(value, str) else value
 
 
 def split_userinfo(url: str) -> tuple[str, str | None]:
@@ -83,6 +93,11 @@ def split_userinfo(url: str) -> tuple[str, str | None]:
 def basic_auth(userinfo: str) -> str:
     """The Authorization header for URL credentials."""
     return "Basic " + base64.b64encode(unquote(userinfo).encode()).decode()
+
+
+def _looks_secret(value: str) -> bool:
+    """Not a word and not a number: those stand in any text, and replacing them would spoil it."""
+    return len(value) >= 8 and not value.replace(" ", "").isalpha() and not value.isdecimal()
 
 
 def _credentials(text: str) -> set[str]:

@@ -12,9 +12,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -79,13 +79,17 @@ class Observed(Value):
     calibrated: tuple[Prediction, ...]
 
 
+CaseOutcome = Literal["complete", "no measurement", "no valid selection", "predict failed", "revise failed"]
+
+
 class Closed(Value):
-    """The record of a case is complete. `outcome` says how the loop ended."""
+    """The record of a case is complete. `outcome` says how the loop ended, `measured` what was measured, in order."""
 
     event: Literal["closed"] = "closed"
     case: str
     repeat: int
-    outcome: Literal["complete", "no measurement", "no valid selection", "predict failed", "revise failed"]
+    outcome: CaseOutcome
+    measured: tuple[str, ...] = ()
 
 
 Event = Annotated[Opened | Stepped | Selected | Observed | Closed, Field(discriminator="event")]
@@ -105,7 +109,7 @@ class RunRecord(Value):
     case_file: str
     case_file_sha256: str
     data: dict[str, str]
-    cases: tuple[str, ...]
+    cases: tuple[str, ...] = Field(min_length=1)
     config: dict[str, Any]
     interpreter: dict[str, Any]
     simulator: dict[str, Any] = {}
@@ -117,9 +121,8 @@ class RunRecord(Value):
 class Archive:
     """The open archive of a run. One process at a time; every append is on its way to the disk when it returns."""
 
-    def __init__(self, folder: Path, *, redact: Callable[[str], str]):
+    def __init__(self, folder: Path):
         self.folder = folder
-        self._redact = redact
         self._calls = Journal(folder / "calls.jsonl")
         self._events = Journal(folder / "events.jsonl")
         self._lock: int | None = None
@@ -128,8 +131,11 @@ class Archive:
         self.damaged: list[str] = []
 
     def __enter__(self) -> Self:
-        (self.folder / "blobs").mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            (self.folder / "blobs").mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise ArchiveError(f"cannot write the run folder {self.folder}: {error.strerror}") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -153,10 +159,8 @@ class Archive:
         self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
             f"events.jsonl line {n}" for n in events.damaged
         ]
-        for number, line in calls.records:
-            record = _parse_call(line, self._calls.path, number)
-            if record.reply.status not in TRANSPORT_FAULTS:
-                self._replies[_call_key(record)] = record
+        records = [_parse_call(line, self._calls.path, number) for number, line in calls.records]
+        self._replies = {_call_key(record): record for record in _without_open_faults(records)}
         self._known = {canonical_json(line) for _, line in events.records}
 
     def reply(self, record: CallRecord) -> CallRecord | None:
@@ -166,32 +170,39 @@ class Archive:
 
     def add_call(self, record: CallRecord) -> None:
         """Append one attempt."""
-        self._calls.append(self._clean(record))
+        self._calls.append(record)
 
     def add_event(self, event: Value) -> None:
         """Append one step, unless the very same line is there already from before a resume."""
-        line = self._clean(event)
-        text = canonical_json(line)
+        text = canonical_json(event)
         if text not in self._known:
-            self._events.append(line)
+            self._events.append(event)
             self._known.add(text)
 
     def add_blob(self, data: bytes) -> str:
         """Store bytes by their sha256, which is returned."""
         sha256 = sha256_of(data)
         path = self.folder / "blobs" / sha256
-        if not path.exists():
+        if not path.is_file() or sha256_of(path.read_bytes()) != sha256:
             write_atomic(path, data, error=ArchiveError)
         return sha256
 
     def write_run(self, record: RunRecord) -> None:
         """Replace run.json."""
-        text = json.dumps(self._clean(record), indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
+        text = json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
         write_atomic(self.folder / "run.json", (text + "\n").encode(), error=ArchiveError)
 
-    def _clean(self, record: Value) -> dict[str, Any]:
-        cleaned: dict[str, Any] = json.loads(self._redact(canonical_json(record)))
-        return cleaned
+
+def _without_open_faults(records: Iterable[CallRecord]) -> list[CallRecord]:
+    """The attempts that a resumed run takes up: all but the faults that no reply came after, at the same place."""
+    places: dict[tuple[str, int, str, int], dict[int, CallRecord]] = {}
+    for record in records:
+        places.setdefault(_call_key(record)[:4], {})[record.attempt] = record
+    kept = []
+    for attempts in places.values():
+        answered = [n for n, record in attempts.items() if record.reply.status not in TRANSPORT_FAULTS]
+        kept += [record for n, record in attempts.items() if answered and n <= max(answered)]
+    return kept
 
 
 def _call_key(record: CallRecord) -> tuple[str, int, str, int, int]:
@@ -210,17 +221,21 @@ def read_run(folder: Path) -> RunRecord:
     path = folder / "run.json"
     try:
         data = json.loads(path.read_text())
+        json.dumps(data, allow_nan=False)
     except OSError as error:
         raise ArchiveError(f"{folder} is not a run folder: cannot read {path}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ArchiveError(f"{path} is not valid JSON: {error}") from error
     if isinstance(data, dict) and data.get("format") != FORMAT:
         raise ArchiveError(f"{path} has format {data.get('format')!r}; this version of vcloop reads format {FORMAT}")
     try:
-        return RunRecord.model_validate_json(json.dumps(data))
+        record = RunRecord.model_validate_json(json.dumps(data))
     except ValidationError as error:
         first = error.errors()[0]
         raise ArchiveError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if len(set(record.cases)) != len(record.cases):
+        raise ArchiveError(f"{path}: cases: a case is named twice")
+    return record
 
 
 def read_events(folder: Path) -> tuple[list[Event], list[int]]:
@@ -238,10 +253,18 @@ def read_events(folder: Path) -> tuple[list[Event], list[int]]:
     return events, lines.damaged
 
 
-def read_calls(folder: Path) -> list[CallRecord]:
-    """All attempts of a run in the order written. Raises ArchiveError."""
+class Calls(NamedTuple):
+    """All attempts of a run in the order written, and the numbers of damaged lines."""
+
+    records: list[CallRecord]
+    damaged: list[int]
+
+
+def read_calls(folder: Path) -> Calls:
+    """Read calls.jsonl. Raises ArchiveError."""
     path = folder / "calls.jsonl"
-    return [_parse_call(line, path, number) for number, line in read_journal(path).records]
+    lines = read_journal(path)
+    return Calls([_parse_call(line, path, number) for number, line in lines.records], lines.damaged)
 
 
 def read_blob(folder: Path, sha256: str) -> bytes:

@@ -42,6 +42,11 @@ class Asked(NamedTuple):
     usage: Usage
 
 
+class _Made(NamedTuple):
+    reply: Reply
+    live: bool
+
+
 class Caller:
     """Make calls of one run. `wait` is the clock's sleep, replaceable in tests."""
 
@@ -54,6 +59,7 @@ class Caller:
         *,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_call: Callable[[bool], None] = lambda live: None,
+        redact: Callable[[str], str] = lambda text: text,
     ):
         self.interpreter = interpreter
         self.archive = archive
@@ -61,6 +67,7 @@ class Caller:
         self.blobs = blobs
         self._wait = wait
         self._on_call = on_call
+        self._redact = redact
 
     async def ask(
         self, place: Place, request: Request, *, check: Callable[[Parsed], str | None] = lambda p: None
@@ -74,7 +81,8 @@ class Caller:
         usages: list[Usage] = []
         asked = request
         for attempt in range(1, self.attempts.max_attempts + 1):
-            reply = await self._attempt(place, attempt, asked)
+            made = await self._attempt(place, attempt, asked)
+            reply = made.reply
             parsed = parse_reply(request, reply)
             objection = check(parsed) if parsed.status == "ok" else None
             statuses.append("invalid" if objection else parsed.status)
@@ -84,14 +92,14 @@ class Caller:
             if parsed.status == "invalid" or objection:
                 asked = repair_request(asked, reply.text, [objection] if objection else parsed.problems)
             elif reply.status in WAIT_AND_RETRY:
-                if attempt < self.attempts.max_attempts:
+                if made.live:
                     await self._pause(place, reply, attempt)
             elif reply.status not in ASK_AGAIN:
                 self._stop_on(place, reply)
                 break
         return Asked(request, reply, parsed, tuple(statuses), _total(usages))
 
-    async def _attempt(self, place: Place, attempt: int, request: Request) -> Reply:
+    async def _attempt(self, place: Place, attempt: int, request: Request) -> _Made:
         canonical = canonical_request(self.interpreter.identity(), request)
         record = CallRecord(
             **place._asdict(),
@@ -104,20 +112,25 @@ class Caller:
         archived = self.archive.reply(record)
         if archived is not None:
             self._on_call(False)
-            return archived.reply
+            taken_up = getattr(self.interpreter, "taken_up", None)
+            if taken_up is not None:
+                taken_up(request)
+            return _Made(archived.reply, live=False)
         began = time.monotonic()
         try:
             reply = await self.interpreter.ask(request, self.blobs, repeat=place.repeat)
         except ReplyError as error:
             error.case, error.step = place.case, place.step
             raise
-        reply = reply.model_copy(update={"text": clean(reply.text), "reasoning": clean(reply.reasoning)})
+        texts = {name: self._redact(clean(getattr(reply, name))) for name in ("text", "reasoning", "error")}
+        reply = reply.model_copy(update=texts)
         seconds = round(time.monotonic() - began, 4)
         self.archive.add_call(record.model_copy(update={"reply": reply, "seconds": seconds}))
         self._on_call(True)
-        return reply
+        return _Made(reply, live=True)
 
     async def _pause(self, place: Place, reply: Reply, attempt: int) -> None:
+        """Wait before the next attempt, if there is one. A Retry-After that is too long stops the run in any case."""
         asked_for = reply.retry_after_s or 0.0
         if asked_for > self.attempts.max_wait_s:
             raise BudgetError(
@@ -126,7 +139,10 @@ class Caller:
                 case=place.case,
                 step=place.step,
             )
-        await self._wait(max(asked_for, min(self.attempts.backoff_s * 2 ** (attempt - 1), self.attempts.max_wait_s)))
+        if attempt < self.attempts.max_attempts:
+            await self._wait(
+                max(asked_for, min(self.attempts.backoff_s * 2 ** (attempt - 1), self.attempts.max_wait_s))
+            )
 
     @staticmethod
     def _stop_on(place: Place, reply: Reply) -> None:

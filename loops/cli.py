@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import sys
 from pathlib import Path
@@ -26,6 +28,8 @@ app.add_typer(cases_app, name="cases")
 app.add_typer(data_app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+TABLE_WIDTH = 130
+"""Narrower terminals wrap lines; no column is cut."""
 PACKAGES = ("adapters", "benchmarks", "cases", "evidence", "interpreters", "loops", "scoring", "simulators")
 SHIPPED_CASES = Path(__file__).resolve().parent.parent / "cases"
 
@@ -41,13 +45,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run a pilot loop from a config file and print its result table."""
-    from loops.config import load_config
+    from loops.config import load_config, rename
     from loops.runner import run as run_loop
 
     loaded = load_config(config, shipped=SHIPPED_CASES)
     if name is not None:
-        renamed = loaded.config.model_copy(update={"name": _run_name(name)})
-        loaded = loaded._replace(config=renamed)
+        loaded = loaded._replace(config=rename(loaded.config, name))
     folder = results / loaded.config.name
     console = _console(stderr=True)
     with _progress(console) as progress:
@@ -159,6 +162,8 @@ def freeze_cases(
     from evidence.case_files import freeze, write_case_file
 
     pairs = dict(_pair(text) for text in option or [])
+    if len(pairs) < len(option or []):
+        raise typer.BadParameter("an --option is given twice")
     case_file = freeze(setting, data=data, shape=shape, seed=seed, options=pairs)
     write_case_file(out, case_file)
     readouts = sum(len(case.readouts) for case in case_file.cases)
@@ -191,8 +196,13 @@ def data_fetch(name: Annotated[str, typer.Argument(help="The data set (vcloop da
 def main() -> None:
     """Run the command line. Bad input ends with one message and exit code 2, a run that can be resumed with 1."""
     _guard()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
         app()
+    except (OSError, RecursionError, MemoryError) as error:
+        _stop(f"{type(error).__name__}: {error}", 2)
     except Exception as error:
         from evidence.errors import BudgetError, ReplyError, VcloopError
 
@@ -211,14 +221,6 @@ def _guard() -> None:
         origin = Path(found.origin).resolve() if found is not None and found.origin else None
         if origin is None or origin.parent.parent != home:
             _stop(f"the package {name!r} should come from {home}, but resolves to {origin}; remove the other one", 2)
-
-
-def _run_name(name: str) -> str:
-    from evidence.errors import ConfigError
-
-    if not name or name.startswith((".", "-")) or not all(c.isalnum() or c in "._-" for c in name):
-        raise ConfigError(f"--name {name!r}: expected letters, digits, '.', '_' and '-', not starting with '.' or '-'")
-    return name
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -246,13 +248,13 @@ def _console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     console = Console(stderr=stderr, soft_wrap=True)
-    return console if console.is_terminal else Console(stderr=stderr, width=160, soft_wrap=True)
+    if console.is_terminal and console.width >= TABLE_WIDTH:
+        return console
+    return Console(stderr=stderr, width=TABLE_WIDTH, soft_wrap=True)
 
 
 def _progress(console: Console) -> Any:
     """Progress on a terminal's error stream: cases done, calls made now, calls taken from the archive."""
-    import contextlib
-
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -283,7 +285,10 @@ def _progress(console: Console) -> Any:
 def _stop(message: str, code: int) -> NoReturn:
     from rich.text import Text
 
-    _console(stderr=True).print(Text.assemble(("vcloop: ", "bold red"), message))
+    from loops.trace import printable
+
+    with contextlib.suppress(OSError):  # a closed or full stream cannot be told anything
+        _console(stderr=True).print(Text.assemble(("vcloop: ", "bold red"), printable(message)))
     sys.exit(code)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -51,7 +52,7 @@ class Attempts(Value):
 class RunConfig(Value):
     """One run. Paths are relative to the config file."""
 
-    version: Literal[1]
+    version: int = Field(ge=1, le=1)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
     cases: str
     data: str | None = None
@@ -63,9 +64,15 @@ class RunConfig(Value):
     review: bool = True
     budget: Budget = Budget()
     attempts: Attempts = Attempts()
-    repeats: int = Field(default=1, ge=1)
+    repeats: int = Field(default=1, ge=1, le=10_000)
     seed: int = 0
     concurrency: int = Field(default=1, ge=1, le=1000)
+
+
+def rename(config: RunConfig, name: str) -> RunConfig:
+    """The config under another name. Raises ConfigError for a name no run folder may have."""
+    plain = {**config.model_dump(mode="json"), "name": name}
+    return parse_value(json.dumps(plain), RunConfig, where=f"--name {name!r}", as_json=True)
 
 
 NOT_PART_OF_THE_RESULT = ("concurrency", "attempts")
@@ -77,6 +84,7 @@ class Loaded(NamedTuple):
 
     config: RunConfig
     case_file: CaseFile
+    case_path: Path
     case_sha256: str
     data: Path | None
     simulator: Any
@@ -90,11 +98,9 @@ def load_config(source: str, *, shipped: Path) -> Loaded:
     path = _find(source, shipped)
     config = read_value(path, RunConfig, what="config")
     where = f"config {path}"
-    case_path = (path.parent / config.cases).resolve()
+    case_path = rooted(path.parent, config.cases, f"{where}: cases")
     case_file = read_value(case_path, CaseFile, what="case file")
-    data = None if config.data is None else (path.parent / Path(config.data).expanduser()).resolve()
-    if data is not None and not data.exists():
-        raise ConfigError(f"{where}: data: {data} does not exist")
+    data = None if config.data is None else rooted(path.parent, config.data, f"{where}: data")
     interpreter = build(INTERPRETERS, config.interpreter, f"{where}: interpreter", path.parent)
     blind = sorted(set(config.modalities) - interpreter.modalities)
     if len(blind) == len(config.modalities):
@@ -108,6 +114,7 @@ def load_config(source: str, *, shipped: Path) -> Loaded:
     return Loaded(
         config=config,
         case_file=case_file,
+        case_path=case_path,
         case_sha256=sha256_of(case_path.read_bytes()),
         data=data,
         simulator=simulator,
@@ -135,14 +142,27 @@ def _rooted(options: Value, base: Path | None) -> Value:
     return options.model_copy(update={name: (base / path.expanduser()).resolve() for name, path in paths.items()})
 
 
+def rooted(base: Path, text: str, where: str) -> Path:
+    """A path of a config, relative to the config's folder. Raises ConfigError where nothing is there."""
+    try:
+        path = (base / Path(text).expanduser()).resolve()
+        path.stat()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(
+            f"{where}: {text[:200]!r} does not exist ({getattr(error, 'strerror', None) or error})"
+        ) from error
+    return path
+
+
 def _find(source: str, shipped: Path) -> Path:
-    path = Path(source).expanduser()
-    if path.is_file():
-        return path
+    with contextlib.suppress(OSError, RuntimeError, ValueError):
+        path = Path(source).expanduser()
+        if path.is_file():
+            return path
     named = shipped / f"{source}.yaml"
     if "/" not in source and named.is_file():
         return named
     names = [p.stem for p in shipped.glob("*.yaml")]
     raise ConfigError(
-        f"no config file {source!r}, and no shipped config of that name.{did_you_mean(Path(source).stem, names)}"
+        f"no config file {source[:200]!r}, and no shipped config of that name.{did_you_mean(Path(source).stem, names)}"
     )

@@ -7,7 +7,7 @@ a step gives is archived when it happens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from evidence.contracts import (
     Adapter,
@@ -23,7 +23,7 @@ from evidence.contracts import (
 from evidence.values import derive_seed, sha256_of
 from interpreters.prompts import predict_request, review_request, revise_request, select_request
 from interpreters.reply import Parsed
-from loops.archive import TRANSPORT_FAULTS, Archive, Closed, Observed, Selected, Stepped
+from loops.archive import TRANSPORT_FAULTS, Archive, CaseOutcome, Closed, Observed, Selected, Stepped
 from loops.caller import Asked, Caller, Place
 from loops.config import RunConfig
 from loops.exhibits import observation_exhibit, prediction_exhibit
@@ -139,7 +139,12 @@ class Steps:
         """Close the case: its record is complete, and rescoring may read it. A transport fault leaves it open."""
         if not state.get("fault") and not state.get("review_fault"):
             self.archive.add_event(
-                Closed(case=state["case"], repeat=state["repeat"], outcome=state.get("outcome") or "complete")  # type: ignore[arg-type]
+                Closed(
+                    case=state["case"],
+                    repeat=state["repeat"],
+                    outcome=cast(CaseOutcome, state.get("outcome") or "complete"),
+                    measured=tuple(state["measured"]),
+                )
             )
         return {}
 
@@ -170,7 +175,7 @@ class Steps:
             Stepped(
                 **_where(state),
                 step=step,
-                status=asked.parsed.status,
+                status=asked.attempts[-1],
                 answers=asked.parsed.answers,
                 proposal=asked.parsed.proposal,
                 attempts=asked.attempts,

@@ -20,7 +20,7 @@ from evidence.contracts import (
     TrainingResidual,
     Truth,
 )
-from evidence.errors import ConfigError, ContractError
+from evidence.errors import ConfigError, ContractError, VcloopError
 from evidence.registry import SETTINGS
 from evidence.values import derive_seed
 from loops.config import Loaded
@@ -45,7 +45,11 @@ class Ready(NamedTuple):
 
 def prepare(loaded: Loaded) -> Ready:
     """Open the setting, fit the simulator, and prepare every case. Raises ConfigError, DataError or ContractError."""
-    setting: EvidenceSetting = SETTINGS.get(loaded.case_file.setting).open(loaded.case_file, loaded.data)
+    try:
+        setting: EvidenceSetting = SETTINGS.get(loaded.case_file.setting).open(loaded.case_file, loaded.data)
+    except VcloopError as error:
+        error.add_note(f"while opening case file {loaded.case_path}")
+        raise
     check = getattr(loaded.interpreter, "check", None)
     if check is not None:
         check()

@@ -47,7 +47,8 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
     """The scores of a run. Raises ArchiveError where the archive cannot be read."""
     run = read_run(folder)
     config = archived_config(run, folder)
-    cells, damaged = read_cells(folder, run, config, reparse)
+    read = read_cells(folder, run, config, reparse)
+    cells = read.cells
     order = {case: i for i, case in enumerate(run.cases)}
     cells.sort(key=lambda cell: (order[cell.case.id], cell.repeat))
     expected = len(run.cases) * config.repeats
@@ -67,7 +68,8 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
         "n_cells": expected,
         "n_cells_scored": len(cells),
         "n_cells_open": expected - len(cells),
-        "damaged_lines": damaged,
+        "damaged_lines": read.damaged,
+        "damaged_call_lines": read.damaged_calls,
         "outcomes": dict(sorted(Counter(cell.outcome for cell in cells).items())),
         "calls": _calls(cells),
         "rows": [],
@@ -204,7 +206,7 @@ def _calls(cells: Sequence[Cell]) -> dict[str, Any]:
         "n_attempts": sum(len(s.attempts) for s in steps),
         "attempts_by_status": dict(sorted(Counter(a for s in steps for a in s.attempts).items())),
         "calls_by_status": dict(sorted(Counter(s.status for s in steps).items())),
-        "repaired": sum(s.status == "ok" and "invalid" in s.attempts for s in steps),
+        "repaired": sum(s.status == "ok" and "invalid" in s.attempts[:-1] for s in steps),
         "refused_selections": sum(cell.refused for cell in cells),
         "prompt_tokens": None if None in prompt else sum(p or 0 for p in prompt),
         "completion_tokens": None if None in completion else sum(c or 0 for c in completion),

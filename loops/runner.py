@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import importlib.metadata
 import json
@@ -14,9 +15,10 @@ from typing import Any, NamedTuple
 
 from evidence.errors import ArchiveError, BudgetError, ConfigError, ReplyError, VcloopError
 from interpreters.secrets import collect_secrets, redact, redact_config
-from loops.archive import Archive, Closed, Opened, RunRecord, read_events, read_run
+from loops.archive import Archive, Opened, RunRecord, read_blob, read_run
 from loops.caller import Caller
-from loops.config import NOT_PART_OF_THE_RESULT, Loaded
+from loops.cells import group_events
+from loops.config import NOT_PART_OF_THE_RESULT, Loaded, RunConfig
 from loops.nodes import Steps
 from loops.prepare import Prepared, Ready, affordable, prepare
 from loops.rescore import rescore
@@ -48,21 +50,23 @@ def run(loaded: Loaded, folder: Path, *, resume: bool = False, progress: Progres
     progress = progress or Progress()
     secrets = collect_secrets(loaded.interpreter)
     record = _record(loaded, secrets)
-    before = _check_folder(folder, record, resume)
+    _check_folder(folder, record, resume)
     ready = prepare(loaded)
     _check_budget(ready, loaded)
-    folder.mkdir(parents=True, exist_ok=True)
-    with Archive(folder, redact=lambda text: redact(text, secrets)) as archive:
+    with Archive(folder) as archive:
+        before = _check_folder(folder, record, resume)  # again: another start may have come first
         record = record if before is None else record.model_copy(update={"started_at": before.started_at})
         archive.write_run(record)
         for prepared in ready.cases:
             archive.add_event(_opened(prepared, archive))
-        cells = _open_cells(folder, record, loaded.config.repeats)
+        cells = _open_cells(folder, record, loaded.config)
         progress.prepared(len(cells))
         try:
-            reason = asyncio.run(_run_cells(loaded, ready, archive, cells, progress))
+            reason = asyncio.run(_run_cells(loaded, ready, archive, cells, progress, secrets))
         except BaseException as error:
-            archive.write_run(record.model_copy(update={"status": "incomplete", "reason": redact(str(error), secrets)}))
+            reason = redact(str(error), secrets) or type(error).__name__
+            with contextlib.suppress(ArchiveError):  # a full disk: the first error says more
+                archive.write_run(record.model_copy(update={"status": "incomplete", "reason": reason}))
             if isinstance(error, BudgetError | ReplyError):
                 raise type(error)(
                     redact(str(error), secrets) + f"\nResume with --resume; the run is in {folder}"
@@ -76,14 +80,24 @@ def run(loaded: Loaded, folder: Path, *, resume: bool = False, progress: Progres
 
 
 async def _run_cells(
-    loaded: Loaded, ready: Ready, archive: Archive, cells: list[tuple[str, int]], progress: Progress
+    loaded: Loaded,
+    ready: Ready,
+    archive: Archive,
+    cells: list[tuple[str, int]],
+    progress: Progress,
+    secrets: frozenset[str],
 ) -> str:
     """Send the open cells through the graph, some at once. Returns why the run is incomplete, if it is."""
     from loops.graph import build_graph, initial_state  # the one import of langgraph, when a run needs it
 
     config = loaded.config
     caller = Caller(
-        loaded.interpreter, archive, config.attempts, StoredBlobs(archive.folder / "blobs"), on_call=progress.call
+        loaded.interpreter,
+        archive,
+        config.attempts,
+        StoredBlobs(archive.folder),
+        on_call=progress.call,
+        redact=lambda text: redact(text, secrets),
     )
     steps = Steps(
         config=config,
@@ -139,25 +153,27 @@ def _flatten(error: BaseException) -> Iterator[BaseException]:
 
 
 class StoredBlobs(Mapping[str, bytes]):
-    """Figures by sha256, read from the archive when an interpreter sends them."""
+    """Figures by sha256, read from the archive and checked when an interpreter sends them."""
 
     def __init__(self, folder: Path):
         self.folder = folder
 
     def __getitem__(self, sha256: str) -> bytes:
-        return (self.folder / sha256).read_bytes()
+        return read_blob(self.folder, sha256)
 
     def __iter__(self) -> Iterator[str]:
-        return (path.name for path in self.folder.iterdir())
+        return (path.name for path in (self.folder / "blobs").iterdir())
 
     def __len__(self) -> int:
-        return sum(1 for _ in self.folder.iterdir())
+        return sum(1 for _ in self)
 
 
 def _check_folder(folder: Path, record: RunRecord, resume: bool) -> RunRecord | None:
     """The record of the run that is there already, after checking that it may be resumed."""
     if not (folder / "run.json").exists():
-        if folder.exists() and any(folder.iterdir()):
+        if folder.exists() and not folder.is_dir():
+            raise ArchiveError(f"{folder} is a file; choose another --name")
+        if folder.is_dir() and any(path.name not in (".lock", "blobs") for path in folder.iterdir()):
             raise ArchiveError(f"{folder} exists and is not a run; choose another --name")
         return None
     if not resume:
@@ -213,9 +229,10 @@ def _opened(prepared: Prepared, archive: Archive) -> Opened:
     )
 
 
-def _open_cells(folder: Path, record: RunRecord, repeats: int) -> list[tuple[str, int]]:
-    closed = {(e.case, e.repeat) for e in read_events(folder)[0] if isinstance(e, Closed)}
-    return [(case, repeat) for case in record.cases for repeat in range(repeats) if (case, repeat) not in closed]
+def _open_cells(folder: Path, record: RunRecord, config: RunConfig) -> list[tuple[str, int]]:
+    parts = group_events(folder, record).parts
+    cells = [(case, repeat) for case in record.cases for repeat in range(config.repeats)]
+    return [cell for cell in cells if cell not in parts or not parts[cell].whole(config.review)]
 
 
 def _record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:
@@ -250,10 +267,13 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parent.parent
     if not (root / ".git").exists():
         return None
-    asked = subprocess.run(  # noqa: S603 - a fixed command
-        ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607 - git is found on PATH like everywhere
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        asked = subprocess.run(  # noqa: S603 - a fixed command
+            ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607 - git is found on PATH like everywhere
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return None
     return asked.stdout.strip() or None if asked.returncode == 0 else None

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from loops.trace import printable
+
 STAGES = ("initial", "reviewed", "revised")
 GROUPS = ("queried", "unqueried")
 
@@ -16,21 +18,21 @@ GROUPS = ("queried", "unqueried")
 def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
     """Print a summary (scores/summary.json): what was run, one row per answerer, then changes and calls."""
     synthetic = " (SYNTHETIC data)" if summary["synthetic"] else ""
-    console.print(Text(f"{summary['title']}{synthetic}", style="bold"))
-    console.print(Text(_setup(summary)))
+    console.print(Text(printable(f"{summary['title']}{synthetic}"), style="bold"))
+    console.print(Text(printable(_setup(summary))))
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
     for column in ("", "readouts", "right", "accuracy [95 %]", "macro-F1 [95 %]", "mean abs. error [95 %]", "missing"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in _lines(summary["rows"]):
-        table.add_row(*map(Text, row))  # Text: names in brackets are shown, not styled
+        table.add_row(*(Text(printable(cell)) for cell in row))  # Text: names in brackets are shown, not styled
     console.print(table)
     for line in notes(summary):
-        console.print(Text(line))
+        console.print(Text(printable(line)))
 
 
 def _setup(summary: Mapping[str, Any]) -> str:
     asked = summary["interpreter"]
-    who = asked.get("name", "?") + (f" {asked['model']}" if asked.get("model") else "")
+    who = str(asked.get("name", "?")) + (f" {asked['model']}" if asked.get("model") else "")
     parts = [f"interpreter {who}", f"simulator {summary['simulator'] or 'none'}", f"adapter {summary['adapter']}"]
     parts.append(f"policy {summary['policy']}, {summary['measurements']} measurement(s) a case")
     return " · ".join(parts)

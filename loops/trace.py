@@ -33,7 +33,7 @@ def case_trace(folder: Path, case: str) -> dict[str, Any]:
                 "attempt": c.attempt,
                 **c.reply.model_dump(mode="json"),
             }
-            for c in read_calls(folder)
+            for c in read_calls(folder).records
             if c.case == case
         ],
     }
@@ -45,13 +45,13 @@ def print_trace(console: Console, trace: dict[str, Any]) -> None:
     if opened is None:
         console.print("the case was not opened")
         return
-    console.print(Text(opened["case"]["title"], style="bold"))
+    console.print(Text(printable(opened["case"]["title"]), style="bold"))
     for truth in opened["truth"]:
         value = "" if truth["value"] is None else f" ({truth['value']:+.3f} ± {truth['se'] or 0:.3f})"
         console.print(Text(f"  truth {truth['readout']}: {truth['label']}{value}"))
     for event in trace["events"]:
         for line in _event_lines(event):
-            console.print(Text(line))
+            console.print(Text(printable(line)))
     for reply in trace["replies"]:
         console.print(Text(f"reply to {reply['step']} (attempt {reply['attempt']}): {reply['status']}", style="bold"))
         console.print(Text(printable(reply["text"][:SHOWN])))

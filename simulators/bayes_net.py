@@ -41,7 +41,7 @@ class BayesNetOptions(Value):
     the standard deviation.
     """
 
-    pseudocount: Annotated[Number, Field(gt=0)] = 1.0
+    pseudocount: Annotated[Number, Field(gt=0, le=1e6)] = 1.0
     draws: Annotated[int, Field(ge=2, le=10_000)] = 200
 
 

@@ -125,5 +125,5 @@ def test_interpreters(name, check, socket_enabled):
 def replayed_request() -> Request:
     from loops.archive import read_calls
 
-    plain = {key: value for key, value in read_calls(REFERENCE)[0].request.items() if key != "identity"}
+    plain = {key: value for key, value in read_calls(REFERENCE).records[0].request.items() if key != "identity"}
     return Request.model_validate_json(json.dumps(plain))

@@ -275,3 +275,23 @@ def test_layout_keeps_gaps_and_leads_every_edge_down(name: str) -> None:
     assert all(below[1] == above[1] + 1 for above, below in layout.links)
     reached = {(a[0], b[0]) for a, b in layout.links if a[0] != b[0]}
     assert reached == set(GRAPHS[name].edges)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda d: d.update(seed=2), "split|cuts"),
+        (lambda d: d["frozen"]["cuts"].update(Raf=[1e9, 1.0]), "cuts"),
+        (lambda d: d["frozen"]["baseline_high"].update(Raf=5.0), "baseline_high"),
+        (lambda d: d["frozen"].update(split={}), "split"),
+        (lambda d: d["frozen"].update(reserved_cells=5), "reserved_cells"),
+        (lambda d: d["frozen"]["cuts"].pop("Raf"), "cuts"),
+    ],
+)
+def test_an_edited_case_file_is_refused_by_field(sachs_cells, change, field):
+    import json
+
+    data = json.loads((Path(__file__).resolve().parents[2] / "cases" / "signaling.json").read_text())
+    change(data)
+    with pytest.raises(ConfigError, match=f"frozen.({field})"):
+        Signaling.open(CaseFile.model_validate_json(json.dumps(data)), sachs_cells)

@@ -33,7 +33,8 @@ def test_the_pilot_on_real_cells_is_the_reference(sachs_cells: Path, tmp_path: P
     run(loaded._replace(config=renamed), tmp_path / "run")
     assert scores(tmp_path / "run") == scores(REFERENCE)
     made, kept = (
-        {(c.case, c.step): (c.request, c.reply.text) for c in read_calls(f)} for f in (tmp_path / "run", REFERENCE)
+        {(c.case, c.step): (c.request, c.reply.text) for c in read_calls(f).records}
+        for f in (tmp_path / "run", REFERENCE)
     )
     assert made == kept
 

@@ -81,7 +81,7 @@ def test_hidden_outcomes_shape_nothing_before_their_reveal(make_config, tmp_path
             else path.read_text().replace("real.csv", "changed.csv")
         )
         run(load(path, replies), tmp_path / name)
-        asked.append({(c.case, c.step): canonical_json(c.request) for c in read_calls(tmp_path / name)})
+        asked.append({(c.case, c.step): canonical_json(c.request) for c in read_calls(tmp_path / name).records})
     before = [key for key in asked[0] if key[1] in ("predict", "review")]
     assert len(before) == 8
     assert all('"kind":"figure"' in asked[0][key] for key in before)
@@ -157,7 +157,7 @@ def test_damaged_last_line_is_reported_and_only_missing_calls_are_made(make_conf
     events.write_bytes(b"".join(kept[:third]))
     outcome = run(load(path), tmp_path / "torn", resume=True)
     assert outcome.damaged == ["calls.jsonl line 8"]
-    assert len(read_calls(tmp_path / "torn")) == 12
+    assert len(read_calls(tmp_path / "torn").records) == 12
     assert read_journal(calls).damaged == [8]
     for name in ("summary.json", "readouts.jsonl"):
         assert (tmp_path / "torn/scores" / name).read_bytes() == (tmp_path / "whole/scores" / name).read_bytes()
@@ -173,7 +173,7 @@ def test_resume_after_a_kill_gives_the_same_scores(make_config, tmp_path: Path, 
     (tmp_path / "cut/calls.jsonl").write_bytes(b"".join(calls[:keep]))
     (tmp_path / "cut/events.jsonl").unlink()
     run(load(path), tmp_path / "cut", resume=True)
-    assert len(read_calls(tmp_path / "cut")) == 12
+    assert len(read_calls(tmp_path / "cut").records) == 12
     for name in ("summary.json", "readouts.jsonl"):
         assert (tmp_path / "cut/scores" / name).read_bytes() == (tmp_path / "whole/scores" / name).read_bytes()
 
@@ -218,7 +218,7 @@ def test_damaged_blob_is_found(make_config, tmp_path: Path) -> None:
 def test_two_processes_on_one_run(make_config, tmp_path: Path) -> None:
     path = make_config()
     run(load(path), tmp_path / "run")
-    with Archive(tmp_path / "run", redact=str), pytest.raises(ArchiveError, match="in use by another process"):
+    with Archive(tmp_path / "run"), pytest.raises(ArchiveError, match="in use by another process"):
         run(load(path), tmp_path / "run", resume=True)
 
 
@@ -245,7 +245,7 @@ def test_stopped_by_the_server_and_resumed(make_config, tmp_path: Path) -> None:
     loaded.interpreter.replies = [reply(), quota]
     with pytest.raises(ReplyError, match="script has 2 replies"):
         run(loaded, tmp_path / "run", resume=True)
-    assert len(read_calls(tmp_path / "run")) == 2
+    assert len(read_calls(tmp_path / "run").records) == 2
 
 
 def test_long_retry_after_stops_the_run(make_config, tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_long_retry_after_stops_the_run(make_config, tmp_path: Path) -> None:
     slow = Reply(status="rate_limited", retry_after_s=900.0)
     with pytest.raises(BudgetError, match="retry after 900 s"):
         run(load(path, [slow, reply()]), tmp_path / "run")
-    assert len(read_calls(tmp_path / "run")) == 1
+    assert len(read_calls(tmp_path / "run").records) == 1
 
 
 def test_transport_faults_leave_the_case_open(make_config, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a06_four_kinds_of_waiting(make_config, tmp_path: Path) -> None:
         file.write_text(json.dumps(data))
         outcome = run(load_config(str(path), shipped=SHIPPED), tmp_path / "run")
         assert len(server.received) == 3
-    assert [c.reply.status for c in read_calls(tmp_path / "run")] == ["timeout"] * 3
+    assert [c.reply.status for c in read_calls(tmp_path / "run").records] == ["timeout"] * 3
     assert outcome.record.status == "incomplete"
     assert "timeout" in outcome.record.reason
 
@@ -138,11 +138,11 @@ def test_e05_replay_gives_the_replies_again_and_any_change_is_a_miss(make_config
     run(load_config(str(path), shipped=SHIPPED), tmp_path / "again")
 
     def replies(name: str) -> dict:
-        return {(c.case, c.repeat, c.step): c.reply.text for c in read_calls(tmp_path / name)}
+        return {(c.case, c.repeat, c.step): c.reply.text for c in read_calls(tmp_path / name).records}
 
     assert replies("again") == replies("first")
     assert len(set(replies("first").values())) == 36
-    assert all(c.reply.sent["replayed_from"] == "first" for c in read_calls(tmp_path / "again"))
+    assert all(c.reply.sent["replayed_from"] == "first" for c in read_calls(tmp_path / "again").records)
     assert (tmp_path / "again/scores/readouts.jsonl").read_bytes() == (
         tmp_path / "first/scores/readouts.jsonl"
     ).read_bytes()

@@ -40,7 +40,12 @@ def run_one(make_config, tmp_path: Path):
         loaded = load_config(str(path), shipped=SHIPPED)
         loaded = loaded._replace(interpreter=ScriptedInterpreter(replies=replies))
         outcome = run(loaded, tmp_path / "run")
-        return read_events(tmp_path / "run")[0], read_calls(tmp_path / "run"), outcome.summary, loaded.interpreter
+        return (
+            read_events(tmp_path / "run")[0],
+            read_calls(tmp_path / "run").records,
+            outcome.summary,
+            loaded.interpreter,
+        )
 
     return go
 
