@@ -250,8 +250,8 @@ class TestLimits:
         assert words in reply.error
 
     def test_a06_a_server_that_never_answers(self):
-        reply = ask_one(Served(action="hang"), timeout_s=0.2)
-        assert (reply.status, reply.error) == ("timeout", "no whole answer within 0.2 s")
+        reply = ask_one(Served(action="hang"), timeout_s=1.0)
+        assert (reply.status, reply.error) == ("timeout", "no whole answer within 1 s")
 
     @pytest.mark.parametrize("status", [500, 503])
     def test_server_errors_are_not_retried_here(self, status):

@@ -84,7 +84,7 @@ def test_a09_no_key_in_any_file_or_message(make_config, tmp_path: Path, monkeypa
 def test_a06_four_kinds_of_waiting(make_config, tmp_path: Path) -> None:
     """Case 4: three requests reach a server that never answers, and the status is timeout."""
     with FakeServer(lambda request: Served(action="hang")) as server:
-        path = config_for(make_config, server, timeout_s=0.3)
+        path = config_for(make_config, server, timeout_s=1.0)
         file = tmp_path / "heat.json"
         data = json.loads(file.read_text())
         data["cases"] = data["cases"][:1]
