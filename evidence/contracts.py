@@ -102,6 +102,10 @@ class Case(Value):
         return {m.id: m for m in self.menu}[measurement_id]
 
 
+class NoOptions(Value):
+    """The options of a component that has none."""
+
+
 # --- what a model sees -------------------------------------------------------------------------------------------
 
 
@@ -417,7 +421,7 @@ class Interpreter(Protocol):
     modalities: ClassVar[frozenset[str]]
 
     def identity(self) -> dict[str, Any]:
-        """JSON-able facts that decide the reply (model, sampling settings ...); part of every archived request. No keys."""
+        """JSON-able facts that decide the reply (model, sampling settings); archived with every request. No keys."""
         ...
 
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:

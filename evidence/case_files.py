@@ -1,0 +1,35 @@
+"""Case files: made by a setting's `freeze`, written once, read strictly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from evidence.contracts import CaseFile
+from evidence.errors import ConfigError
+from evidence.journal import write_atomic
+from evidence.registry import SETTINGS
+
+
+def freeze(setting: str, *, data: Path | None, shape: str, seed: int, options: Mapping[str, str]) -> CaseFile:
+    """Freeze a case file with the setting's own rule. Raises ConfigError or DataError."""
+    kind = SETTINGS.get(setting)
+    maker = getattr(kind, "freeze", None)
+    if maker is None:
+        raise ConfigError(f"setting {setting!r} does not make case files: its class has no classmethod freeze")
+    case_file: CaseFile = maker(data=data, shape=shape, seed=seed, options=dict(options))
+    return case_file
+
+
+def case_file_text(case_file: CaseFile) -> str:
+    """The text of a case file: sorted keys, one entry a line, a newline at the end."""
+    plain = case_file.model_dump(mode="json")
+    return json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def write_case_file(path: Path, case_file: CaseFile) -> None:
+    """Write a case file. Raises ConfigError where one is there already: runs refer to it by its hash."""
+    if path.exists():
+        raise ConfigError(f"{path} exists; a frozen case file is not replaced: choose another name or remove it")
+    write_atomic(path, case_file_text(case_file).encode())

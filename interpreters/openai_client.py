@@ -1,0 +1,255 @@
+"""The client for OpenAI-compatible servers: one call of `ask` is one attempt, mapped to one Reply.
+
+openai is imported, and the client made, on the first call. The library's own retries are off: waiting and retrying
+belong to the loop. Servers that refuse a setting are adapted to once (see interpreters.wire); every refused send is in
+`Reply.sent["adapted"]`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from urllib.parse import urlsplit
+
+from pydantic import ConfigDict, Field, field_serializer, field_validator
+
+from evidence.contracts import Reply, Request
+from evidence.errors import ConfigError
+from evidence.values import Number, Positive, Value
+from interpreters.completions import read_completion, read_error, read_failure
+from interpreters.extract import clean
+from interpreters.render import chat_messages
+from interpreters.secrets import MARKER, basic_auth, known_secrets, redact, redact_config, split_userinfo
+from interpreters.wire import Form, adapted, body_of, sent_of
+
+if TYPE_CHECKING:
+    import openai
+
+DEFAULT_URL = "https://api.openai.com/v1"
+_RESERVED = frozenset({"model", "messages", "stream", "n", "temperature", "top_p", "seed", "response_format"}) | {
+    "max_tokens",
+    "max_completion_tokens",
+}
+_MAX_SENDS = 5
+
+
+class OpenAIOptions(Value):
+    """Settings of one model on one server. The key comes from the environment variable named by `api_key_env`.
+
+    `token_parameter`: under which name max_tokens goes out. `output`: whether the server is asked to hold the model to
+    the reply's JSON schema, to a JSON object, or to nothing. `temperature: null` leaves it out. `adapt: false` turns
+    every refusal of a setting into an error. `timeout_s` limits one send as a whole. `seed` goes out as seed + repeat.
+    `extra` is sent as it is. An `api_key` given here works, but is never shown, dumped or archived.
+    """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    model: str = Field(min_length=1, max_length=200)
+    base_url: str | None = Field(default=None, repr=False)
+    api_key_env: str = "OPENAI_API_KEY"
+    api_key: str | None = Field(default=None, repr=False, exclude=True)
+    temperature: Number | None = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=2048, ge=1)
+    token_parameter: Literal["max_tokens", "max_completion_tokens", "omit"] = "max_tokens"  # noqa: S105 (no password)
+    output: Literal["schema", "object", "none"] = "object"
+    timeout_s: Number = Field(default=120.0, gt=0)
+    adapt: bool = True
+    seed: int | None = None
+    top_p: Positive | None = Field(default=None, le=1)
+    max_figure_bytes: int = Field(default=4_000_000, ge=1)
+    extra: dict[str, Any] = {}
+
+    @field_validator("extra")
+    @classmethod
+    def _extra_fits(cls, extra: dict[str, Any]) -> dict[str, Any]:
+        taken = sorted(_RESERVED & set(extra))
+        if taken:
+            raise ValueError(f"{taken[0]!r} cannot be set in extra; expected only keys without an option of their own")
+        return extra
+
+    @field_serializer("base_url")
+    def _without_credentials(self, base_url: str | None) -> str | None:
+        return None if base_url is None else redact(base_url)
+
+
+class OpenAIInterpreter:
+    """A model behind an OpenAI-compatible chat-completions endpoint."""
+
+    Options: ClassVar[type[Value]] = OpenAIOptions
+    modalities: ClassVar[frozenset[str]] = frozenset({"figure", "table", "text"})
+
+    def __init__(self, options: OpenAIOptions):
+        self.options = options
+        self._form: Form | None = None
+        self._client: openai.AsyncOpenAI | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def identity(self) -> dict[str, Any]:
+        """The configured settings that decide the reply. What a server made us change is in Reply.sent."""
+        o = self.options
+        return {
+            "name": "openai",
+            "model": o.model,
+            "base_url": self._url,
+            "temperature": o.temperature,
+            "top_p": o.top_p,
+            "seed": o.seed,
+            "max_tokens": o.max_tokens,
+            "token_parameter": o.token_parameter,
+            "output": o.output,
+            "adapt": o.adapt,
+            "extra": redact_config(o.extra, self.secrets()),
+        }
+
+    def check(self) -> None:
+        """Check before a run that the server can be asked at all. Raises ConfigError saying what to set."""
+        host = self._host()
+        key = self._key()
+        if key is None and self._userinfo is None and not _is_loopback(host):
+            raise ConfigError(
+                f"interpreter 'openai': no key for {host}: the environment variable {self.options.api_key_env} "
+                f"is not set; set it, or name another one with api_key_env"
+            )
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f"interpreter 'openai': the key in {self.options.api_key_env} holds characters that no HTTP header can "
+                f"carry; copy it again"
+            )
+
+    def secrets(self) -> frozenset[str]:
+        """Every text this interpreter knows that must not be printed or archived."""
+        values = (self.options.base_url or "", self.options.api_key or "", *_texts(self.options.extra))
+        return known_secrets(os.environ, {self.options.api_key_env}, values)
+
+    async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
+        """One attempt. Never raises for what a server does; raises ConfigError where `check` would."""
+        self.check()
+        messages = chat_messages(request, blobs, max_figure_bytes=self.options.max_figure_bytes)
+        refusals: list[dict[str, Any]] = []
+        for _ in range(_MAX_SENDS):
+            form = self._form or self._configured
+            body = body_of(form, request, self._fixed(repeat), self.options.max_tokens)
+            reply, refusal = await self._send({"model": self.options.model, "messages": messages}, body)
+            change = adapted(form, read_error(refusal)) if refusal is not None else None
+            if change is None or not self.options.adapt:
+                break
+            self._form = self._form if (self._form or self._configured) != form else change.form
+            refusals.append({"setting": change.setting, "change": change.how, "refused": reply.error})
+        if change is not None:
+            hint = f" (set the interpreter's option {change.setting!r}; its change would be {change.how})"
+            reply = reply.model_copy(update={"error": reply.error + hint})
+        return self._archivable(reply, {**sent_of(form, self._configured, body), "adapted": refusals})
+
+    async def aclose(self) -> None:
+        """Close the connections. The interpreter can be used again; it then opens new ones."""
+        client, self._client, self._loop = self._client, None, None
+        if client is not None:
+            await client.close()
+
+    # --- settings ------------------------------------------------------------------------------------------------
+
+    @property
+    def _url(self) -> str:
+        return split_userinfo(self.options.base_url or DEFAULT_URL)[0]
+
+    @property
+    def _userinfo(self) -> str | None:
+        return split_userinfo(self.options.base_url or DEFAULT_URL)[1]
+
+    @property
+    def _configured(self) -> Form:
+        return Form(self.options.token_parameter, self.options.temperature, self.options.output)
+
+    def _key(self) -> str | None:
+        given = self.options.api_key
+        key = given if given and given != MARKER else os.environ.get(self.options.api_key_env, "")
+        return key.strip() or None
+
+    def _host(self) -> str:
+        try:
+            url = urlsplit(self._url)
+            host = url.hostname if url.port is None or url.port else None
+        except ValueError:
+            host = None
+        if host is None or url.scheme not in ("http", "https"):
+            raise ConfigError(f"interpreter 'openai': expected base_url to be http(s)://host..., got {self._url!r}")
+        return host
+
+    def _fixed(self, repeat: int) -> dict[str, Any]:
+        seed = None if self.options.seed is None else self.options.seed + repeat
+        optional = {"seed": seed, "top_p": self.options.top_p}
+        return {**self.options.extra, **{key: value for key, value in optional.items() if value is not None}}
+
+    def _archivable(self, reply: Reply, sent: dict[str, Any]) -> Reply:
+        secrets = self.secrets()
+        texts = {name: redact(getattr(reply, name), secrets) for name in ("text", "reasoning", "error")}
+        return reply.model_copy(update={**texts, "sent": redact_config(sent, secrets)})
+
+    # --- transport -----------------------------------------------------------------------------------------------
+
+    async def _send(self, conversation: dict[str, Any], settings: dict[str, Any]) -> tuple[Reply, str | None]:
+        """Send once. Second: the body of the answer where the server refuses the request itself, else None."""
+        import openai
+
+        try:
+            async with asyncio.timeout(self.options.timeout_s):
+                answer = await self._connected().chat.completions.with_raw_response.create(
+                    **conversation, extra_body=settings
+                )
+                body = answer.http_response.text
+            return read_completion(body), None
+        except openai.APIStatusError as error:
+            headers = {name.lower(): value for name, value in error.response.headers.items()}
+            reply = read_failure(error.status_code, headers, error.response.text)
+            refused = reply.status == "bad_request" and error.status_code in (400, 422)
+            return reply, error.response.text if refused else None
+        except (openai.APITimeoutError, TimeoutError):
+            return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
+        except (openai.OpenAIError, OSError) as error:
+            return Reply(status="connection", error=clean(f"no answer from {self._url}: {_reason(error)}")), None
+
+    def _connected(self) -> openai.AsyncOpenAI:
+        """The client of the running event loop: connections cannot be shared between loops."""
+        import openai
+
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            headers = {} if self._userinfo is None else {"Authorization": basic_auth(self._userinfo)}
+            self._client = openai.AsyncOpenAI(
+                api_key=self._key() or "none",
+                base_url=self._url,
+                max_retries=0,
+                timeout=self.options.timeout_s,
+                default_headers=headers,
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if _is_loopback(self._host()) else None,
+            )
+            self._loop = loop
+        return self._client
+
+
+def _is_loopback(host: str) -> bool:
+    if host.casefold() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause of a failed connection: the outer ones say only that there was one."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _texts(value: object) -> list[str]:
+    """Credentials may hide in extra: the texts under secret-named keys."""
+    marked = redact_config(value)
+    if not isinstance(value, dict):
+        return []
+    own = [v for key, v in value.items() if isinstance(v, str) and marked[key] == MARKER]
+    return own + [text for inner in value.values() for text in _texts(inner)]

@@ -1,0 +1,80 @@
+"""Answer from a finished run: the same requests get the same replies, and nothing is paid twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import ValidationError
+
+from evidence.contracts import Reply, Request
+from evidence.errors import ArchiveError, ConfigError, ReplyError
+from evidence.journal import CallRecord, read_journal
+from evidence.values import Value, sha256_of
+
+
+class ReplayOptions(Value):
+    """`run` is the folder of the archived run."""
+
+    run: str
+
+
+def canonical_request(identity: Mapping[str, Any], request: Request) -> dict[str, Any]:
+    """What is archived and hashed for one call: who was asked, and everything that was asked."""
+    return {"identity": dict(identity), **request.model_dump(mode="json")}
+
+
+class ReplayInterpreter:
+    """Serve archived replies by the sha256 of the request and the repeat.
+
+    Only replies that came whole are served: failures, cut and empty replies are not.
+    """
+
+    Options: ClassVar[type[Value]] = ReplayOptions
+    modalities: ClassVar[frozenset[str]] = frozenset({"table", "figure"})
+
+    def __init__(self, options: ReplayOptions):
+        self.options = options
+        self._replies: dict[tuple[str, int], Reply] | None = None
+
+    def check(self) -> None:
+        """Read the archive. Raises ConfigError where it is not one, ArchiveError where it cannot be read."""
+        self.identity()
+        self._load()
+
+    def identity(self) -> dict[str, Any]:
+        """The identity of the interpreter that gave the replies, so that the requests match."""
+        path = Path(self.options.run) / "run.json"
+        try:
+            return dict(json.loads(path.read_text())["interpreter"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"interpreter 'replay': {path} is not the run.json of an archived run") from error
+
+    async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
+        """The archived reply. Raises ReplyError where this request was never answered in the archive."""
+        sha256 = sha256_of(canonical_request(self.identity(), request))
+        reply = self._load().get((sha256, repeat))
+        if reply is None:
+            raise ReplyError(
+                f"the archive {self.options.run} has no whole reply to this request (sha256 {sha256[:12]}..., repeat "
+                f"{repeat}): config, case file, data or prompts differ from the archived run",
+                step=request.step,
+            )
+        return reply.model_copy(update={"sent": {**reply.sent, "replayed_from": Path(self.options.run).name}})
+
+    def _load(self) -> dict[tuple[str, int], Reply]:
+        if self._replies is None:
+            path = Path(self.options.run) / "calls.jsonl"
+            self._replies = {}
+            for number, line in read_journal(path).records:
+                try:
+                    record = CallRecord.model_validate_json(json.dumps(line))
+                except ValidationError as error:
+                    raise ArchiveError(
+                        f"{path} line {number} is not a call record: {error.errors()[0]['msg']}"
+                    ) from error
+                if record.reply.status == "ok":
+                    self._replies[record.request_sha256, record.repeat] = record.reply
+        return self._replies

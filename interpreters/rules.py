@@ -1,0 +1,101 @@
+"""The offline interpreter: fixed rules that read the tables a model would read and reply in the same form.
+
+It is the floor every model is compared with. It reads nothing but the request.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, TypeGuard
+
+from evidence.contracts import NUMERIC_LABELS, NoOptions, Readout, Reply, Request, Table
+from evidence.values import Value
+
+TABLES = ("calibrated", "predictions")
+"""The tables it reads, best first; the newest of the first kind present counts."""
+
+
+class Belief(NamedTuple):
+    """A change of one readout: mean and standard deviation."""
+
+    mean: float
+    sd: float
+
+
+class RulesInterpreter:
+    """Answer each readout with the class of its predicted change; measure where that class is least certain."""
+
+    Options: ClassVar[type[Value]] = NoOptions
+    modalities: ClassVar[frozenset[str]] = frozenset({"table"})
+
+    def __init__(self, options: NoOptions):
+        self.options = options
+
+    def identity(self) -> dict[str, Any]:
+        """The name and the version of the rules."""
+        return {"name": "rules", "version": 1}
+
+    async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
+        """Reply at once; refuses, like a model would, where the request has no table it can read."""
+        beliefs = _beliefs(request)
+        if not beliefs:
+            return Reply(status="refused", error="rules: the request has no table of predictions to read")
+        cautious = request.step == "review"
+        answers = {r.id: _answer(r, beliefs[r.id], cautious) for r in request.readouts if r.id in beliefs}
+        body: dict[str, Any] = {"answers": answers} if answers else {}
+        body["explanation"] = (
+            "A change whose one-sigma interval crosses the threshold counts as near zero."
+            if cautious
+            else "Each class follows from the predicted change and its threshold."
+        )
+        if request.menu:
+            body["measurement"] = _least_certain(request, beliefs)
+        return Reply(text=json.dumps(body), finish_reason="stop")
+
+
+def _beliefs(request: Request) -> dict[str, Belief]:
+    tables = [p for message in request.messages for p in message.parts if isinstance(p, Table)]
+    for name in TABLES:
+        newest = next((t for t in reversed(tables) if t.name == name), None)
+        if newest is not None:
+            return {
+                str(row[0]): Belief(row[1], row[2]) for row in newest.rows if _is_number(row[1]) and _is_number(row[2])
+            }
+    return {}
+
+
+def _is_number(cell: object) -> TypeGuard[float]:
+    return isinstance(cell, float)
+
+
+def _answer(readout: Readout, belief: Belief, cautious: bool) -> dict[str, Any]:
+    towards_zero = math.copysign(max(0.0, abs(belief.mean) - belief.sd), belief.mean) if cautious else belief.mean
+    label = readout.classify(towards_zero)
+    confidence = _class_probabilities(readout, belief)[NUMERIC_LABELS.index(label)]
+    return {"label": label, "value": round(belief.mean, 4), "confidence": round(confidence, 4)}
+
+
+def _class_probabilities(readout: Readout, belief: Belief) -> tuple[float, float, float]:
+    """P(down), P(near zero), P(up) of a normal belief."""
+    limit = readout.threshold or 0.0
+    below, above = _normal_cdf(-limit, belief), _normal_cdf(limit, belief)
+    return below, above - below, 1 - above
+
+
+def _normal_cdf(x: float, belief: Belief) -> float:
+    if belief.sd == 0:
+        return float(x >= belief.mean)
+    return 0.5 * (1 + math.erf((x - belief.mean) / (belief.sd * math.sqrt(2))))
+
+
+def _least_certain(request: Request, beliefs: Mapping[str, Belief]) -> str:
+    """The menu entry whose readout has the least probable best class; entries without a prediction come last."""
+    readouts = {r.id: r for r in request.readouts}
+
+    def certainty(entry: str) -> float:
+        known = entry in readouts and entry in beliefs
+        return max(_class_probabilities(readouts[entry], beliefs[entry])) if known else 2.0
+
+    return min(request.menu, key=lambda entry: (certainty(entry), entry))

@@ -1,0 +1,256 @@
+"""The archive of one run: the folder that resuming, rescoring and comparing read, and its only writer.
+
+run.json        status, resolved config, versions, hashes (rewritten whole, atomically)
+calls.jsonl     one line per attempt (evidence.journal.CallRecord)
+events.jsonl    one line per step (the values below)
+blobs/<sha256>  figures and adapter inputs by content
+scores/         written by rescoring alone
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from evidence.contracts import Answer, Case, Observation, Prediction, Step, Truth, Usage
+from evidence.errors import ArchiveError
+from evidence.journal import CallRecord, Journal, read_journal, write_atomic
+from evidence.values import Value, canonical_json, sha256_of
+
+FORMAT = 1
+TRANSPORT_FAULTS = frozenset({"timeout", "connection", "rate_limited", "server_error", "quota", "bad_request"})
+"""Statuses of attempts that brought no reply: a resumed run makes them again."""
+
+
+class Opened(Value):
+    """A case as it was opened: options as shown, and, sealed from every prompt, truth and all observations."""
+
+    event: Literal["opened"] = "opened"
+    case: Case
+    truth: tuple[Truth, ...]
+    sealed: tuple[Observation, ...]
+    baselines: dict[str, tuple[Prediction, ...]]
+    adapter_inputs: str
+    """sha256 of the blob with the AdapterInputs; empty where the setting has no simulator."""
+
+
+class Stepped(Value):
+    """One call of the loop as it was read. `attempts` are the statuses of its attempts, in order."""
+
+    event: Literal["stepped"] = "stepped"
+    case: str
+    repeat: int
+    step: Step
+    turn: int
+    status: str
+    answers: tuple[Answer, ...] = ()
+    proposal: str | None = None
+    attempts: tuple[str, ...]
+    usage: Usage
+
+
+class Selected(Value):
+    """What was chosen to be measured; `refused` are proposals that are not on the open menu, as the model put them."""
+
+    event: Literal["selected"] = "selected"
+    case: str
+    repeat: int
+    turn: int
+    measurement: str | None
+    refused: tuple[str, ...] = ()
+    reason: str = ""
+
+
+class Observed(Value):
+    """What the measurement gave, and the predictions calibrated with all measurements so far."""
+
+    event: Literal["observed"] = "observed"
+    case: str
+    repeat: int
+    turn: int
+    observation: Observation
+    calibrated: tuple[Prediction, ...]
+
+
+class Closed(Value):
+    """The record of a case is complete. `outcome` says how the loop ended."""
+
+    event: Literal["closed"] = "closed"
+    case: str
+    repeat: int
+    outcome: Literal["complete", "no measurement", "no valid selection", "predict failed", "revise failed"]
+
+
+Event = Annotated[Opened | Stepped | Selected | Observed | Closed, Field(discriminator="event")]
+_EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+
+
+class RunRecord(Value):
+    """run.json. `incomplete` means that the run can be resumed; `started` that it was killed or is still going."""
+
+    format: Literal[1] = 1
+    status: Literal["started", "incomplete", "finished"]
+    reason: str = ""
+    name: str
+    setting: str
+    title: str
+    synthetic: bool
+    case_file: str
+    case_file_sha256: str
+    data: dict[str, str]
+    cases: tuple[str, ...]
+    config: dict[str, Any]
+    interpreter: dict[str, Any]
+    versions: dict[str, str]
+    commit: str | None
+    started_at: str
+
+
+class Archive:
+    """The open archive of a run. One process at a time; every append is on its way to the disk when it returns."""
+
+    def __init__(self, folder: Path, *, redact: Callable[[str], str]):
+        self.folder = folder
+        self._redact = redact
+        self._calls = Journal(folder / "calls.jsonl")
+        self._events = Journal(folder / "events.jsonl")
+        self._lock: int | None = None
+        self._replies: dict[tuple[str, int, str, int, int], CallRecord] = {}
+        self._known: set[str] = set()
+        self.damaged: list[str] = []
+
+    def __enter__(self) -> Self:
+        (self.folder / "blobs").mkdir(parents=True, exist_ok=True)
+        self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._lock)
+            self._lock = None
+            raise ArchiveError(
+                f"{self.folder} is in use by another process; wait for it or choose another name"
+            ) from error
+        self._read_back()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._calls.close()
+        self._events.close()
+        if self._lock is not None:
+            os.close(self._lock)
+
+    def _read_back(self) -> None:
+        calls = read_journal(self._calls.path)
+        events = read_journal(self._events.path)
+        self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
+            f"events.jsonl line {n}" for n in events.damaged
+        ]
+        for number, line in calls.records:
+            record = _parse_call(line, self._calls.path, number)
+            if record.reply.status not in TRANSPORT_FAULTS:
+                self._replies[_call_key(record)] = record
+        self._known = {canonical_json(line) for _, line in events.records}
+
+    def reply(self, record: CallRecord) -> CallRecord | None:
+        """The archived attempt at this place with this very request, if it brought a reply."""
+        found = self._replies.get(_call_key(record))
+        return found if found is not None and found.request_sha256 == record.request_sha256 else None
+
+    def add_call(self, record: CallRecord) -> None:
+        """Append one attempt."""
+        self._calls.append(self._clean(record))
+
+    def add_event(self, event: Value) -> None:
+        """Append one step, unless the very same line is there already from before a resume."""
+        line = self._clean(event)
+        text = canonical_json(line)
+        if text not in self._known:
+            self._events.append(line)
+            self._known.add(text)
+
+    def add_blob(self, data: bytes) -> str:
+        """Store bytes by their sha256, which is returned."""
+        sha256 = sha256_of(data)
+        path = self.folder / "blobs" / sha256
+        if not path.exists():
+            write_atomic(path, data)
+        return sha256
+
+    def write_run(self, record: RunRecord) -> None:
+        """Replace run.json."""
+        text = json.dumps(self._clean(record), indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
+        write_atomic(self.folder / "run.json", (text + "\n").encode())
+
+    def _clean(self, record: Value) -> dict[str, Any]:
+        cleaned: dict[str, Any] = json.loads(self._redact(canonical_json(record)))
+        return cleaned
+
+
+def _call_key(record: CallRecord) -> tuple[str, int, str, int, int]:
+    return record.case, record.repeat, record.step, record.turn, record.attempt
+
+
+def _parse_call(line: Mapping[str, Any], path: Path, number: int) -> CallRecord:
+    try:
+        return CallRecord.model_validate_json(json.dumps(line))
+    except ValidationError as error:
+        raise ArchiveError(f"{path} line {number} is not a call record: {error.errors()[0]['msg']}") from error
+
+
+def read_run(folder: Path) -> RunRecord:
+    """Read run.json. Raises ArchiveError where the folder is not a run or has a newer format."""
+    path = folder / "run.json"
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise ArchiveError(f"{folder} is not a run folder: cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise ArchiveError(f"{path} is not valid JSON: {error}") from error
+    if isinstance(data, dict) and data.get("format") != FORMAT:
+        raise ArchiveError(f"{path} has format {data.get('format')!r}; this version of vcloop reads format {FORMAT}")
+    try:
+        return RunRecord.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ArchiveError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def read_events(folder: Path) -> tuple[list[Event], list[int]]:
+    """All events of a run in the order written, and the numbers of damaged lines. Raises ArchiveError."""
+    path = folder / "events.jsonl"
+    lines = read_journal(path)
+    events = []
+    for number, line in lines.records:
+        try:
+            events.append(_EVENT.validate_json(json.dumps(line)))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"]))
+            raise ArchiveError(f"{path} line {number} is not an event: {place}: {first['msg']}") from error
+    return events, lines.damaged
+
+
+def read_calls(folder: Path) -> list[CallRecord]:
+    """All attempts of a run in the order written. Raises ArchiveError."""
+    path = folder / "calls.jsonl"
+    return [_parse_call(line, path, number) for number, line in read_journal(path).records]
+
+
+def read_blob(folder: Path, sha256: str) -> bytes:
+    """The bytes of a blob, checked against their name. Raises ArchiveError."""
+    if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+        raise ArchiveError(f"{folder}: {sha256!r} is not the sha256 of a blob")
+    path = folder / "blobs" / sha256
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ArchiveError(f"blob {path} cannot be read: {error.strerror}") from error
+    if sha256_of(data) != sha256:
+        raise ArchiveError(f"blob {path} is damaged: its content has the sha256 {sha256_of(data)}")
+    return data

@@ -1,0 +1,276 @@
+"""The command line. Every command imports what it uses when it runs, so that `vcloop --help` stays quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Simulate agentic evidence acquisition: run pilot loops, rescore them, and compare interpretation models.",
+)
+cases_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Make and check case files.")
+data_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, help="List data sets, and fetch them.")
+app.add_typer(cases_app, name="cases")
+app.add_typer(data_app, name="data")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+PACKAGES = ("adapters", "benchmarks", "cases", "evidence", "interpreters", "loops", "scoring", "simulators")
+SHIPPED_CASES = Path(__file__).resolve().parent.parent / "cases"
+
+
+@app.command()
+def run(
+    config: Annotated[str, typer.Argument(help="A config file, or the name of a shipped one (vcloop settings).")],
+    results: Annotated[Path, typer.Option(help="The folder that holds the run folders.")] = Path("results"),
+    name: Annotated[str | None, typer.Option(help="The name of the run folder; the config's name by default.")] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run if it was started; else start it.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run a pilot loop from a config file and print its result table."""
+    from loops.config import load_config
+    from loops.runner import run as run_loop
+
+    loaded = load_config(config, shipped=SHIPPED_CASES)
+    if name is not None:
+        renamed = loaded.config.model_copy(update={"name": _run_name(name)})
+        loaded = loaded._replace(config=renamed)
+    folder = results / loaded.config.name
+    console = _console(stderr=True)
+    with _progress(console) as progress:
+        outcome = run_loop(loaded, folder, resume=resume, progress=progress)
+    if outcome.damaged:
+        console.print(f"{len(outcome.damaged)} damaged line(s) were passed over: {', '.join(outcome.damaged)}")
+    _show(outcome.summary, folder, as_json)
+    if outcome.record.status != "finished":
+        _stop(f"the run is incomplete: {outcome.record.reason}", 1)
+
+
+@app.command()
+def rescore(
+    run_folder: Annotated[Path, typer.Argument(help="The folder of an archived run.")],
+    reparse: Annotated[bool, typer.Option("--reparse", help="Read the archived raw replies again.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Recompute the scores of a run from its archive alone, and print the table."""
+    from loops.rescore import rescore as rescore_run
+
+    _show(rescore_run(run_folder, reparse=reparse), run_folder, as_json)
+
+
+@app.command()
+def show(
+    run_folder: Annotated[Path, typer.Argument(help="The folder of an archived run.")],
+    case: Annotated[str | None, typer.Option(help="Show one case step by step.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the table of a run, or one of its cases step by step. Changes nothing."""
+    from loops.rescore import compute_scores
+    from loops.trace import case_trace, print_trace
+
+    if case is None:
+        _show(compute_scores(run_folder).summary, run_folder, as_json)
+        return
+    trace = case_trace(run_folder, case)
+    if as_json:
+        _print_json(trace)
+    else:
+        print_trace(_console(), trace)
+
+
+@app.command()
+def settings(as_json: Json = False) -> None:
+    """List the registered components and the shipped configs."""
+    from evidence.registry import REGISTRIES
+
+    listed = {registry.kind: {name: registry.target(name) for name in registry.names()} for registry in REGISTRIES}
+    shipped = {path.stem: str(path) for path in sorted(SHIPPED_CASES.glob("*.yaml"))}
+    if as_json:
+        _print_json({"components": listed, "configs": shipped})
+        return
+    console = _console()
+    for kind, components in listed.items():
+        console.print(f"{kind}: {', '.join(components)}", style="bold", highlight=False)
+    console.print("shipped configs (vcloop run NAME): " + (", ".join(shipped) or "none"), highlight=False)
+
+
+@app.command()
+def check(
+    component: Annotated[str, typer.Argument(help="A setting or another component, by its registered name.")],
+    case_file: Annotated[Path | None, typer.Option("--cases", help="The case file to check a setting on.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Where its data is; searched for by default.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Check that a component keeps its contract, and say in plain words what it breaks."""
+    from loops.checking import check_component
+
+    results = check_component(component, case_file=case_file, data=data, shipped=SHIPPED_CASES)
+    broken = [r for r in results if not r.passed]
+    if as_json:
+        _print_json([r._asdict() for r in results])
+    else:
+        console = _console()
+        for r in results:
+            console.print(f"{'ok    ' if r.passed else 'BROKEN'} {r.check}: {r.promise}", highlight=False, markup=False)
+            if not r.passed:
+                console.print(f"       {r.detail}", highlight=False, markup=False)
+    if broken:
+        _stop(f"{component} breaks {len(broken)} of {len(results)} checks", 1)
+
+
+@cases_app.command("freeze")
+def freeze_cases(
+    setting: Annotated[str, typer.Argument(help="The setting that makes the file.")],
+    out: Annotated[Path, typer.Option(help="The case file to write; an existing one is not replaced.")],
+    shape: Annotated[str, typer.Option(help="Which cases: what the setting offers, such as published or extended.")],
+    data: Annotated[Path | None, typer.Option(help="Where the data is; searched for by default.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 1,
+    option: Annotated[list[str] | None, typer.Option(help="A setting's own option as key=value; repeatable.")] = None,
+) -> None:
+    """Freeze a case file from data: splits, thresholds, programs and cases, with the hash of the data."""
+    from evidence.case_files import freeze, write_case_file
+
+    pairs = dict(_pair(text) for text in option or [])
+    case_file = freeze(setting, data=data, shape=shape, seed=seed, options=pairs)
+    write_case_file(out, case_file)
+    readouts = sum(len(case.readouts) for case in case_file.cases)
+    typer.echo(f"{out}: {len(case_file.cases)} cases, {readouts} readouts")
+
+
+@data_app.callback()
+def data_list(context: typer.Context, as_json: Json = False) -> None:
+    """List the data sets: where they come from, their licence, and where they are on this machine."""
+    if context.invoked_subcommand is not None:
+        return
+    from evidence.datasets import status
+
+    rows = [row._asdict() for row in status()]
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        typer.echo("\n".join(f"{'' if key == 'name' else '  ' + key + ': '}{value}" for key, value in row.items()))
+
+
+@data_app.command("fetch")
+def data_fetch(name: Annotated[str, typer.Argument(help="The data set (vcloop data lists them).")]) -> None:
+    """Bring a data set to this machine's cache, checked by its hash; nothing is done if it is there."""
+    from evidence.datasets import fetch
+
+    typer.echo(str(fetch(name, progress=lambda text: typer.echo(text, err=True))))
+
+
+def main() -> None:
+    """Run the command line. Bad input ends with one message and exit code 2, a run that can be resumed with 1."""
+    _guard()
+    try:
+        app()
+    except Exception as error:
+        from evidence.errors import BudgetError, ReplyError, VcloopError
+
+        if not isinstance(error, VcloopError):
+            raise
+        _stop(str(error), 1 if isinstance(error, BudgetError | ReplyError) else 2)
+
+
+def _guard() -> None:
+    """Stop if one of our package names resolves to somebody else's package."""
+    import importlib.util
+
+    home = Path(__file__).resolve().parent.parent
+    for name in PACKAGES:
+        found = importlib.util.find_spec(name)
+        origin = Path(found.origin).resolve() if found is not None and found.origin else None
+        if origin is None or origin.parent.parent != home:
+            _stop(f"the package {name!r} should come from {home}, but resolves to {origin}; remove the other one", 2)
+
+
+def _run_name(name: str) -> str:
+    from evidence.errors import ConfigError
+
+    if not name or name.startswith((".", "-")) or not all(c.isalnum() or c in "._-" for c in name):
+        raise ConfigError(f"--name {name!r}: expected letters, digits, '.', '_' and '-', not starting with '.' or '-'")
+    return name
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign:
+        raise typer.BadParameter(f"expected key=value, got {text!r}")
+    return key, value
+
+
+def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
+    if as_json:
+        _print_json(summary)
+        return
+    from loops.table import print_summary
+
+    print_summary(_console(), summary)
+    typer.echo(f"run: {folder}")
+
+
+def _print_json(value: object) -> None:
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False))
+
+
+def _console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    console = Console(stderr=stderr, soft_wrap=True)
+    return console if console.is_terminal else Console(stderr=stderr, width=160, soft_wrap=True)
+
+
+def _progress(console: Console) -> Any:
+    """Progress on a terminal's error stream: cases done, calls made now, calls taken from the archive."""
+    import contextlib
+
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    from loops.runner import Progress
+
+    @contextlib.contextmanager
+    def shown() -> Any:
+        columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+        with Bar(
+            *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+        ) as bar:
+            task = bar.add_task("preparing", total=None)
+            calls = {True: 0, False: 0}
+
+            def call(live: bool) -> None:
+                calls[live] += 1
+                bar.update(task, description=f"{calls[True]} calls made, {calls[False]} from the archive")
+
+            yield Progress(
+                prepared=lambda total: bar.update(task, total=total),
+                cell=lambda: bar.advance(task),
+                call=call,
+            )
+
+    return shown()
+
+
+def _stop(message: str, code: int) -> NoReturn:
+    from rich.text import Text
+
+    _console(stderr=True).print(Text.assemble(("vcloop: ", "bold red"), message))
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The run config: one closed YAML file says everything that decides a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BeforeValidator, Field
+
+from evidence.contracts import CaseFile
+from evidence.errors import ConfigError, did_you_mean
+from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SIMULATORS, Registry
+from evidence.strict_yaml import parse_value, read_value
+from evidence.values import Name, Number, Value, sha256_of
+
+
+class Component(Value):
+    """A component by its registered name, and its options."""
+
+    name: Name
+    options: dict[str, Any] = {}
+
+
+def _from_name(value: object) -> object:
+    return {"name": value} if isinstance(value, str) else value
+
+
+Named = Annotated[Component, BeforeValidator(_from_name)]
+
+
+class Budget(Value):
+    """What may be measured in one case: a number of measurements and, if given, their total cost."""
+
+    measurements: int = Field(default=1, ge=1)
+    cost: Number | None = Field(default=None, gt=0)
+
+
+class Attempts(Value):
+    """How often one call may be tried, for faults of the server and for replies that cannot be read alike.
+
+    The n-th retry waits `backoff_s` x 2^(n-1) seconds, or what the server asks for. A server that asks for more than
+    `max_wait_s` stops the run, which can be resumed.
+    """
+
+    max_attempts: int = Field(default=3, ge=1, le=20)
+    backoff_s: Number = Field(default=1.0, ge=0)
+    max_wait_s: Number = Field(default=60.0, ge=0)
+
+
+class RunConfig(Value):
+    """One run. Paths are relative to the config file."""
+
+    version: Literal[1]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+    cases: str
+    data: str | None = None
+    simulator: Named | None = None
+    adapter: Named = Component(name="none")
+    interpreter: Named
+    policy: Named = Component(name="model")
+    modalities: tuple[Literal["table", "figure"], ...] = Field(default=("table", "figure"), min_length=1)
+    review: bool = True
+    budget: Budget = Budget()
+    attempts: Attempts = Attempts()
+    repeats: int = Field(default=1, ge=1)
+    seed: int = 0
+    concurrency: int = Field(default=1, ge=1, le=1000)
+
+
+NOT_PART_OF_THE_RESULT = ("concurrency", "attempts")
+"""Keys that a resumed run may change: they decide how fast it goes, not what it gives."""
+
+
+class Loaded(NamedTuple):
+    """A config and what it names: the case file and its hash, resolved paths, components ready to use."""
+
+    config: RunConfig
+    case_file: CaseFile
+    case_sha256: str
+    data: Path | None
+    simulator: Any
+    adapter: Any
+    interpreter: Any
+    policy: Any
+
+
+def load_config(source: str, *, shipped: Path) -> Loaded:
+    """Load a config by path, or a shipped one by name. Raises ConfigError naming file and field."""
+    path = _find(source, shipped)
+    config = read_value(path, RunConfig, what="config")
+    where = f"config {path}"
+    case_path = (path.parent / config.cases).resolve()
+    case_file = read_value(case_path, CaseFile, what="case file")
+    data = None if config.data is None else (path.parent / Path(config.data).expanduser()).resolve()
+    if data is not None and not data.exists():
+        raise ConfigError(f"{where}: data: {data} does not exist")
+    interpreter = build(INTERPRETERS, config.interpreter, f"{where}: interpreter")
+    blind = sorted(set(config.modalities) - interpreter.modalities)
+    if len(blind) == len(config.modalities):
+        raise ConfigError(
+            f"{where}: modalities: interpreter {config.interpreter.name!r} reads {sorted(interpreter.modalities)}, "
+            f"and the run would show it only {sorted(config.modalities)}"
+        )
+    simulator = None if config.simulator is None else build(SIMULATORS, config.simulator, f"{where}: simulator")
+    return Loaded(
+        config=config,
+        case_file=case_file,
+        case_sha256=sha256_of(case_path.read_bytes()),
+        data=data,
+        simulator=simulator,
+        adapter=build(ADAPTERS, config.adapter, f"{where}: adapter"),
+        interpreter=interpreter,
+        policy=build(POLICIES, config.policy, f"{where}: policy"),
+    )
+
+
+def build(registry: Registry, component: Component, where: str) -> Any:
+    """Check a component's options against its own type and construct it. Raises ConfigError."""
+    try:
+        kind = registry.get(component.name)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
+    options = parse_value(json.dumps(component.options), kind.Options, where=f"{where}.options", as_json=True)
+    return kind(options)
+
+
+def _find(source: str, shipped: Path) -> Path:
+    path = Path(source).expanduser()
+    if path.is_file():
+        return path
+    named = shipped / f"{source}.yaml"
+    if "/" not in source and named.is_file():
+        return named
+    names = [p.stem for p in shipped.glob("*.yaml")]
+    raise ConfigError(
+        f"no config file {source!r}, and no shipped config of that name.{did_you_mean(Path(source).stem, names)}"
+    )

@@ -1,0 +1,71 @@
+"""What a model is shown of predictions and observations: a table, a figure, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from evidence.contracts import Case, Evidence, Observation, Part, Prediction, Table
+from evidence.figures import Series, change_figure, figure_part
+
+Modalities = Collection[str]
+
+
+def prediction_exhibit(case: Case, predictions: Sequence[Prediction], modalities: Modalities) -> Evidence:
+    """The simulator's predictions, before any measurement."""
+    if not predictions:
+        return Evidence((), {})
+    parts: list[Part] = []
+    if "table" in modalities:
+        parts.append(_table("predictions", predictions))
+    series = {"predicted": _series(predictions)}
+    return _with_figure(case, parts, "predictions", "Predicted change", series, modalities)
+
+
+def observation_exhibit(
+    case: Case,
+    seen: Evidence,
+    observations: Sequence[Observation],
+    before: Sequence[Prediction],
+    calibrated: Sequence[Prediction],
+    modalities: Modalities,
+) -> Evidence:
+    """The newest observation (its own parts are `seen`), and the predictions calibrated with all observations."""
+    parts: list[Part] = list(seen.parts)
+    if "table" in modalities:
+        parts.append(_observation_table(observations[-1]))
+        if calibrated:
+            parts.append(_table("calibrated", calibrated))
+    measured = {o.readout: (o.value, o.se or 0.0) for o in observations if o.readout and o.value is not None}
+    series = {"predicted": _series(before), "calibrated": _series(calibrated), "measured": measured}
+    title = "Predicted, calibrated and measured change"
+    drawn = _with_figure(case, parts, "calibrated", title, series, modalities)
+    return Evidence(drawn.parts, {**seen.blobs, **drawn.blobs})
+
+
+def _with_figure(
+    case: Case, parts: list[Part], name: str, title: str, series: Mapping[str, Series], modalities: Modalities
+) -> Evidence:
+    numeric = [r for r in case.readouts if r.numeric]
+    blobs: Mapping[str, bytes] = {}
+    drawn = {label: points for label, points in series.items() if points}
+    if "figure" in modalities and numeric and drawn:
+        data = change_figure(numeric, drawn, title=f"{case.title}: {title}")
+        figure, data = figure_part(name, data, f"{title}, with 95 % intervals.")
+        parts.append(figure)
+        blobs = {figure.sha256: data}
+    return Evidence(tuple(parts), blobs)
+
+
+def _series(predictions: Sequence[Prediction]) -> Series:
+    return {p.readout: (p.mean, p.sd) for p in predictions}
+
+
+def _table(name: str, predictions: Sequence[Prediction]) -> Table:
+    rows = tuple((p.readout, round(p.mean, 4), round(p.sd, 4)) for p in predictions)
+    return Table(name=name, columns=("readout", "change", "sd"), rows=rows)
+
+
+def _observation_table(observation: Observation) -> Table:
+    row = (observation.measurement, observation.status, observation.value, observation.se, observation.n_cells)
+    rounded = tuple(round(cell, 4) if isinstance(cell, float) else cell for cell in row)
+    return Table(name="observation", columns=("measurement", "status", "change", "se", "cells"), rows=(rounded,))

@@ -1,0 +1,223 @@
+"""The steps of the loop, in the order they happen: predict, review, select, observe, calibrate, revise, score.
+
+A step takes the state and returns what it changes. The state holds ids, small numbers and content hashes; everything
+a step gives is archived when it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from evidence.contracts import (
+    Adapter,
+    Evidence,
+    EvidenceSetting,
+    Measurement,
+    Prediction,
+    Request,
+    SelectionPolicy,
+    SelectionView,
+    Step,
+)
+from evidence.values import derive_seed, sha256_of
+from interpreters.prompts import predict_request, review_request, revise_request, select_request
+from interpreters.reply import Parsed
+from loops.archive import TRANSPORT_FAULTS, Archive, Closed, Observed, Selected, Stepped
+from loops.caller import Asked, Caller, Place
+from loops.config import RunConfig
+from loops.exhibits import observation_exhibit, prediction_exhibit
+from loops.prepare import Prepared, affordable
+
+
+class LoopState(TypedDict, total=False):
+    """The state of one case. `talk` is the hash of the conversation so far; the faults are transport faults."""
+
+    case: str
+    repeat: int
+    turn: int
+    measured: list[str]
+    chosen: str | None
+    proposal: str | None
+    refused: str | None
+    talk: str
+    outcome: str
+    fault: str
+    review_fault: str
+
+
+class Steps:
+    """The steps, bound to one run."""
+
+    def __init__(
+        self,
+        *,
+        config: RunConfig,
+        setting: EvidenceSetting,
+        cases: Mapping[str, Prepared],
+        adapter: Adapter,
+        policy: SelectionPolicy,
+        caller: Caller,
+        archive: Archive,
+        modalities: Sequence[str],
+    ):
+        self.config = config
+        self.setting = setting
+        self.cases = cases
+        self.adapter = adapter
+        self.policy = policy
+        self.caller = caller
+        self.archive = archive
+        self.modalities = modalities
+        self._talks: dict[str, tuple[Request, str]] = {}
+
+    async def predict(self, state: LoopState) -> LoopState:
+        """Call 1: answer every readout from the initial evidence, and propose a measurement."""
+        prepared = self.cases[state["case"]]
+        shown = self.setting.evidence(prepared.case, self.modalities)
+        predicted = prediction_exhibit(prepared.case, _predictions(prepared), self.modalities)
+        self._keep(shown, predicted)
+        asked = await self._ask(state, "predict", predict_request(prepared.case, (*shown.parts, *predicted.parts)))
+        return self._heard(state, asked, "predict failed")
+
+    async def review(self, state: LoopState) -> LoopState:
+        """Call 2: re-examine the same evidence. Nothing of it reaches another step."""
+        asked = await self._ask(state, "review", review_request(*self._talks[state["talk"]]))
+        return {"review_fault": _fault(asked)} if _fault(asked) else {}
+
+    async def select(self, state: LoopState) -> LoopState:
+        """Choose one entry of the open menu by the policy; a proposal that is not on it is asked for again."""
+        menu = self._open_menu(state)
+        refused: list[str] = []
+        proposal, reason = state.get("proposal"), ""
+        if self.policy.uses_proposal and state.get("refused") is not None:
+            asked = await self._ask_again(state, str(state["refused"]), menu, refused)
+            if _fault(asked):
+                return {"fault": _fault(asked)}
+            proposal = asked.parsed.proposal
+            reason = "" if _usable(asked.parsed) else "no valid selection"
+        view = SelectionView(case=state["case"], open_menu=menu, predictions=self._calibrated(state), proposal=proposal)
+        seed = derive_seed(self.config.seed, "select", state["case"], str(state["repeat"]), str(state["turn"]))
+        chosen = None if reason else self.policy.select(view, seed=seed)
+        reason = reason or ("" if chosen else "no measurement")
+        self.archive.add_event(Selected(**_where(state), measurement=chosen, refused=tuple(refused), reason=reason))
+        return {"chosen": chosen, "outcome": reason}
+
+    async def observe(self, state: LoopState) -> LoopState:
+        """Measure what was chosen: it was sealed when the case was opened, and is shown only now."""
+        return {"measured": [*state["measured"], str(state["chosen"])]}
+
+    async def calibrate(self, state: LoopState) -> LoopState:
+        """Carry all observations so far over to every readout."""
+        observation = self.cases[state["case"]].sealed[state["measured"][-1]].observation
+        calibrated = self._calibrated(state)
+        self.archive.add_event(Observed(**_where(state), observation=observation, calibrated=calibrated))
+        return {}
+
+    async def revise(self, state: LoopState) -> LoopState:
+        """Call 3: answer again with the observation and the calibrated predictions."""
+        prepared = self.cases[state["case"]]
+        seen = prepared.sealed[state["measured"][-1]]
+        exhibit = observation_exhibit(
+            prepared.case,
+            Evidence(seen.observation.parts, seen.blobs),
+            [prepared.sealed[m].observation for m in state["measured"]],
+            _predictions(prepared),
+            self._calibrated(state),
+            self.modalities,
+        )
+        self._keep(exhibit)
+        menu = self._open_menu(state) if len(state["measured"]) < self.config.budget.measurements else ()
+        request = revise_request(*self._talks[state["talk"]], exhibit.parts, menu)
+        asked = await self._ask(state, "revise", request)
+        done: LoopState = {"turn": state["turn"] + 1, "outcome": "complete"}
+        heard = self._heard(state, asked, "revise failed")
+        more: LoopState = {} if menu or "outcome" in heard or "fault" in heard else done
+        return {"turn": state["turn"] + 1, **heard, **more}
+
+    async def score(self, state: LoopState) -> LoopState:
+        """Close the case: its record is complete, and rescoring may read it. A transport fault leaves it open."""
+        if not state.get("fault") and not state.get("review_fault"):
+            self.archive.add_event(
+                Closed(case=state["case"], repeat=state["repeat"], outcome=state.get("outcome") or "complete")  # type: ignore[arg-type]
+            )
+        return {}
+
+    async def _ask(self, state: LoopState, step: Step, request: Request) -> Asked:
+        asked = await self.caller.ask(Place(state["case"], state["repeat"], step, state["turn"]), request)
+        self._record(state, step, asked)
+        return asked
+
+    async def _ask_again(self, state: LoopState, first: str, menu: Sequence[Measurement], refused: list[str]) -> Asked:
+        legal = ", ".join(m.id for m in menu)
+
+        def objection(text: str | None) -> str:
+            refused.append(text or "")
+            return f"{(text or 'nothing')[:200]!r} cannot be measured now. Answer with one of: {legal}"
+
+        def check(parsed: Parsed) -> str | None:
+            return None if _usable(parsed) else objection(parsed.proposal_text)
+
+        request = select_request(*self._talks[state["talk"]], objection(first), menu)
+        asked = await self.caller.ask(
+            Place(state["case"], state["repeat"], "select", state["turn"]), request, check=check
+        )
+        self._record(state, "select", asked)
+        return asked
+
+    def _record(self, state: LoopState, step: Step, asked: Asked) -> None:
+        self.archive.add_event(
+            Stepped(
+                **_where(state),
+                step=step,
+                status=asked.parsed.status,
+                answers=asked.parsed.answers,
+                proposal=asked.parsed.proposal,
+                attempts=asked.attempts,
+                usage=asked.usage,
+            )
+        )
+
+    def _heard(self, state: LoopState, asked: Asked, failure: str) -> LoopState:
+        """What a reply changes: the conversation, the next proposal, or how the case ends."""
+        if _fault(asked):
+            return {"fault": _fault(asked)}
+        if not any(a.status == "answered" for a in asked.parsed.answers):
+            return {"outcome": failure}
+        talk = sha256_of(f"{sha256_of(asked.request)}\n{asked.reply.text}")
+        self._talks[talk] = (asked.request, asked.reply.text)
+        parsed = asked.parsed
+        illegal = parsed.proposal_status in ("not_on_menu", "missing")
+        refused = (parsed.proposal_text or "") if illegal else None
+        return {"talk": talk, "proposal": parsed.proposal, "refused": refused}
+
+    def _open_menu(self, state: LoopState) -> tuple[Measurement, ...]:
+        case = self.cases[state["case"]].case
+        return tuple(case.measurement(m) for m in affordable(state["measured"], case, self.config.budget.cost))
+
+    def _calibrated(self, state: LoopState) -> tuple[Prediction, ...]:
+        prepared = self.cases[state["case"]]
+        if prepared.inputs is None:
+            return ()
+        return self.adapter.calibrate(prepared.inputs, [prepared.sealed[m].observation for m in state["measured"]])
+
+    def _keep(self, *shown: Evidence) -> None:
+        for evidence in shown:
+            for data in evidence.blobs.values():
+                self.archive.add_blob(data)
+
+
+def _predictions(prepared: Prepared) -> tuple[Prediction, ...]:
+    return () if prepared.inputs is None else prepared.inputs.predictions
+
+
+def _where(state: LoopState) -> dict[str, Any]:
+    return {"case": state["case"], "repeat": state["repeat"], "turn": state["turn"]}
+
+
+def _fault(asked: Asked) -> str:
+    return asked.reply.status if asked.reply.status in TRANSPORT_FAULTS else ""
+
+
+def _usable(parsed: Parsed) -> bool:
+    return parsed.status == "ok" and parsed.proposal_status in ("given", "declined")

@@ -1,0 +1,151 @@
+"""Everything that can be settled before the first model call: cases, predictions, sealed outcomes, and their checks."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from evidence.checks import check_observation, check_predictions, check_truth
+from evidence.contracts import (
+    AdapterInputs,
+    Case,
+    EvidenceSetting,
+    Observed,
+    Perturbation,
+    Prediction,
+    Response,
+    Simulator,
+    TrainingResidual,
+    Truth,
+)
+from evidence.errors import ConfigError, ContractError
+from evidence.registry import SETTINGS
+from evidence.values import derive_seed
+from loops.config import Loaded
+
+
+class Prepared(NamedTuple):
+    """One case, ready to run. `sealed` maps every menu entry to what measuring it would give; truth is sealed too."""
+
+    case: Case
+    truth: tuple[Truth, ...]
+    sealed: Mapping[str, Observed]
+    baselines: Mapping[str, tuple[Prediction, ...]]
+    inputs: AdapterInputs | None
+
+
+class Ready(NamedTuple):
+    """An opened setting and its prepared cases, in the order of the case file."""
+
+    setting: EvidenceSetting
+    cases: tuple[Prepared, ...]
+
+
+def prepare(loaded: Loaded) -> Ready:
+    """Open the setting, fit the simulator, and prepare every case. Raises ConfigError, DataError or ContractError."""
+    setting: EvidenceSetting = SETTINGS.get(loaded.case_file.setting).open(loaded.case_file, loaded.data)
+    check = getattr(loaded.interpreter, "check", None)
+    if check is not None:
+        check()
+    simulator = _fitted(setting, loaded)
+    predictor = None if simulator is None else _Predictor(simulator)
+    cases = setting.cases()
+    if [c.id for c in cases] != [c.id for c in loaded.case_file.cases]:
+        raise ContractError(f"setting {loaded.case_file.setting!r} changed the cases or their order")
+    return Ready(setting, tuple(_prepare_case(setting, predictor, case, loaded) for case in cases))
+
+
+def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:
+    training = setting.training()
+    simulator: Any = loaded.simulator
+    name = loaded.config.simulator.name if loaded.config.simulator else ""
+    if simulator is None:
+        if loaded.config.adapter.name != "none":
+            raise ConfigError(
+                f"adapter {loaded.config.adapter.name!r} calibrates a simulator, and the config names none"
+            )
+        return None
+    if training is None or training.kind != simulator.accepts:
+        offers = "no training data" if training is None else f"{training.kind!r}"
+        raise ConfigError(
+            f"simulator {name!r} learns from {simulator.accepts!r}; "
+            f"setting {loaded.case_file.setting!r} offers {offers}"
+        )
+    simulator.fit(training, seed=derive_seed(loaded.config.seed, "simulator"))
+    fitted: Simulator = simulator
+    return fitted
+
+
+class _Predictor:
+    """Predictions by perturbation and readouts, each asked for once."""
+
+    def __init__(self, simulator: Simulator):
+        self.simulator = simulator
+        self._made: dict[tuple[str, tuple[str, ...]], tuple[Prediction, ...]] = {}
+
+    def __call__(self, perturbation: Perturbation, readouts: Sequence[str]) -> tuple[Prediction, ...]:
+        key = (perturbation.id, tuple(readouts))
+        if key not in self._made:
+            made = self.simulator.predict(perturbation, key[1])
+            check_predictions(f"simulator, perturbation {perturbation.id!r}", key[1], made)
+            self._made[key] = made
+        return self._made[key]
+
+
+def _prepare_case(setting: EvidenceSetting, predict: _Predictor | None, case: Case, loaded: Loaded) -> Prepared:
+    try:
+        truth = setting.truth(case)
+        check_truth(case, truth)
+        sealed = {m.id: setting.observe(case, m, derive_seed(loaded.config.seed, case.id, m.id)) for m in case.menu}
+        for measurement, seen in sealed.items():
+            check_observation(case, measurement, seen.observation)
+        inputs = None
+        if predict is not None:
+            ids = tuple(r.id for r in case.readouts)
+            inputs = AdapterInputs(
+                readouts=ids,
+                predictions=predict(case.perturbation, ids),
+                training=_residuals(predict, case, setting.responses(case)),
+            )
+            loaded.adapter.calibrate(inputs, ())
+        return Prepared(case, truth, sealed, setting.baselines(case), inputs)
+    except Exception as error:
+        error.add_note(f"while preparing case {case.id!r} of setting {loaded.case_file.setting!r}")
+        raise
+
+
+def _residuals(predict: _Predictor, case: Case, responses: Sequence[Response]) -> tuple[TrainingResidual, ...]:
+    """Training responses beside their predictions. Raises ContractError where one shares a target with the case."""
+    grouped: dict[str, list[Response]] = defaultdict(list)
+    for response in responses:
+        shared = sorted(set(response.perturbation.targets) & set(case.perturbation.targets))
+        if shared or response.perturbation.id == case.perturbation.id:
+            raise ContractError(
+                f"training perturbation {response.perturbation.id!r} shares {shared} with the case: its residuals "
+                "would leak the answer"
+            )
+        grouped[response.perturbation.id].append(response)
+    rows = []
+    for group in grouped.values():
+        perturbation = group[0].perturbation
+        for response, predicted in zip(group, predict(perturbation, [r.readout for r in group]), strict=True):
+            rows.append(
+                TrainingResidual(
+                    perturbation=perturbation.id,
+                    targets=perturbation.targets,
+                    readout=response.readout,
+                    predicted=predicted.mean,
+                    sd=predicted.sd,
+                    value=response.value,
+                    se=response.se,
+                )
+            )
+    return tuple(rows)
+
+
+def affordable(measured: Sequence[str], case: Case, cost: float | None) -> tuple[str, ...]:
+    """The ids of the menu that are neither measured nor beyond what is left of the cost, in menu order."""
+    spent = math.fsum(m.cost for m in case.menu if m.id in measured)
+    return tuple(m.id for m in case.menu if m.id not in measured and (cost is None or spent + m.cost <= cost))

@@ -1,0 +1,375 @@
+"""Scores from the archive alone: no model, no network, no data files, no randomness but the run's own seed.
+
+Rescoring is the only writer of `scores/`. The same archive gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evidence.contracts import AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
+from evidence.errors import ArchiveError
+from evidence.journal import write_atomic
+from evidence.registry import ADAPTERS
+from evidence.values import canonical_json, derive_seed
+from interpreters.reply import parse_reply
+from loops.archive import (
+    Closed,
+    Observed,
+    Opened,
+    RunRecord,
+    Selected,
+    Stepped,
+    read_blob,
+    read_calls,
+    read_events,
+    read_run,
+)
+from loops.config import RunConfig, build
+from scoring.intervals import draw_cases, score
+from scoring.metrics import Marks, rounded
+
+STAGES = {"initial": "predict", "reviewed": "review", "revised": "revise"}
+GROUPS = ("all", "queried", "unqueried")
+
+
+class Cell(NamedTuple):
+    """One case in one repeat, as archived: what was answered at each stage, what was measured, how it ended."""
+
+    case: Case
+    repeat: int
+    truth: tuple[Truth, ...]
+    answers: Mapping[str, tuple[Answer, ...]]
+    measured: tuple[str, ...]
+    outcome: str
+    adapted: tuple[Prediction, ...]
+    simulated: tuple[Prediction, ...]
+    baselines: Mapping[str, tuple[Prediction, ...]]
+    steps: tuple[Stepped, ...]
+    refused: int
+
+
+class Scored(NamedTuple):
+    """The score files of a run, ready to be written or shown."""
+
+    summary: dict[str, Any]
+    readouts: list[dict[str, Any]]
+
+
+def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
+    """Rewrite `scores/` from the archive and return the summary. `reparse` reads the raw replies again."""
+    scored = compute_scores(folder, reparse=reparse)
+    text = json.dumps(scored.summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    write_atomic(folder / "scores" / "summary.json", (text + "\n").encode())
+    lines = "".join(canonical_json(row) + "\n" for row in scored.readouts)
+    write_atomic(folder / "scores" / "readouts.jsonl", lines.encode())
+    return scored.summary
+
+
+def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
+    """The scores of a run. Raises ArchiveError where the archive cannot be read."""
+    run = read_run(folder)
+    config = _config(run, folder)
+    cells, damaged = _read_cells(folder, run, config, reparse)
+    order = {case: i for i, case in enumerate(run.cases)}
+    cells.sort(key=lambda cell: (order[cell.case.id], cell.repeat))
+    expected = len(run.cases) * config.repeats
+    summary: dict[str, Any] = {
+        "format": 1,
+        "run": run.name,
+        "setting": run.setting,
+        "title": run.title,
+        "synthetic": run.synthetic,
+        "interpreter": run.interpreter,
+        "simulator": None if config.simulator is None else config.simulator.name,
+        "adapter": config.adapter.name,
+        "policy": config.policy.name,
+        "measurements": config.budget.measurements,
+        "repeats": config.repeats,
+        "n_cases": len(run.cases),
+        "n_cells": expected,
+        "n_cells_scored": len(cells),
+        "n_cells_open": expected - len(cells),
+        "damaged_lines": damaged,
+        "outcomes": dict(sorted(Counter(cell.outcome for cell in cells).items())),
+        "calls": _calls(cells),
+        "rows": [],
+        "changes": {},
+        "class_balance": {},
+    }
+    if cells:
+        rows = _rows(cells)
+        weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
+        summary["rows"] = [_score_row(name, answers, cells, order, weights) for name, answers in rows.items()]
+        summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
+        summary["class_balance"] = _balance(cells)
+    return Scored(summary, [row for cell in cells for row in _readout_rows(cell)])
+
+
+# --- reading -----------------------------------------------------------------------------------------------------
+
+
+def _config(run: RunRecord, folder: Path) -> RunConfig:
+    try:
+        return RunConfig.model_validate_json(json.dumps(run.config))
+    except ValueError as error:
+        raise ArchiveError(f"{folder / 'run.json'}: the archived config cannot be read: {error}") from error
+
+
+def _read_cells(folder: Path, run: RunRecord, config: RunConfig, reparse: bool) -> tuple[list[Cell], list[int]]:
+    events, damaged = read_events(folder)
+    opened: dict[str, Opened] = {}
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for event in events:
+        if isinstance(event, Opened):
+            opened[event.case.id] = event
+            continue
+        parts = found.setdefault(
+            (event.case, event.repeat), {"steps": {}, "selected": {}, "observed": {}, "closed": None}
+        )
+        match event:
+            case Stepped():
+                parts["steps"][event.step, event.turn] = event
+            case Selected():
+                parts["selected"][event.turn] = event
+            case Observed():
+                parts["observed"][event.turn] = event
+            case Closed():
+                parts["closed"] = event
+    unknown = sorted({case for case, _ in found} - set(opened)) + sorted(set(opened) - set(run.cases))
+    if unknown:
+        raise ArchiveError(
+            f"{folder}: events of case {unknown[0]!r}, which run.json or an 'opened' event does not have"
+        )
+    if reparse:
+        _reparse(folder, found)
+    adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
+    inputs = {case: _inputs(folder, event) for case, event in opened.items()}
+    cells = [
+        _cell(opened[case], repeat, parts, inputs[case], adapter)
+        for (case, repeat), parts in found.items()
+        if parts["closed"] is not None
+    ]
+    return cells, damaged
+
+
+def _inputs(folder: Path, opened: Opened) -> AdapterInputs | None:
+    if not opened.adapter_inputs:
+        return None
+    return AdapterInputs.model_validate_json(read_blob(folder, opened.adapter_inputs))
+
+
+def _cell(opened: Opened, repeat: int, parts: Mapping[str, Any], inputs: AdapterInputs | None, adapter: Any) -> Cell:
+    observations = [parts["observed"][turn].observation for turn in sorted(parts["observed"])]
+    _check_sealed(opened, observations)
+    steps = tuple(parts["steps"][key] for key in sorted(parts["steps"], key=lambda k: (k[1], k[0])))
+    return Cell(
+        case=opened.case,
+        repeat=repeat,
+        truth=opened.truth,
+        answers=_stage_answers(opened.case, steps),
+        measured=tuple(o.measurement for o in observations),
+        outcome=parts["closed"].outcome,
+        adapted=() if inputs is None else adapter.calibrate(inputs, observations),
+        simulated=() if inputs is None else inputs.predictions,
+        baselines=opened.baselines,
+        steps=steps,
+        refused=sum(len(s.refused) for s in parts["selected"].values()),
+    )
+
+
+def _check_sealed(opened: Opened, observations: Iterable[Observation]) -> None:
+    sealed = {o.measurement: o for o in opened.sealed}
+    for observation in observations:
+        if sealed.get(observation.measurement) != observation:
+            raise ArchiveError(
+                f"case {opened.case.id!r}: the observation {observation.measurement!r} differs from the sealed one"
+            )
+
+
+def _stage_answers(case: Case, steps: Sequence[Stepped]) -> dict[str, tuple[Answer, ...]]:
+    """Answers by stage. Where no revision was asked for, the initial answers stand as the final ones."""
+    answers: dict[str, tuple[Answer, ...]] = {}
+    for stage, step in STAGES.items():
+        made = [s for s in steps if s.step == step]
+        if made:
+            answers[stage] = made[-1].answers or _missing(case, made[-1].status)
+    if "revised" not in answers:
+        answers["revised"] = answers.get("initial", _missing(case, "not reached"))
+    return answers
+
+
+def _missing(case: Case, reason: str) -> tuple[Answer, ...]:
+    return tuple(Answer(readout=r.id, status="missing", reason=reason) for r in case.readouts)
+
+
+def _reparse(folder: Path, found: Mapping[tuple[str, int], dict[str, Any]]) -> None:
+    """Replace the archived reading of each step by a new reading of its last raw reply."""
+    for call in read_calls(folder):
+        stepped = found.get((call.case, call.repeat), {"steps": {}})["steps"].get((call.step, call.turn))
+        if stepped is None or call.step == "select":
+            continue
+        request = Request.model_validate_json(json.dumps({k: v for k, v in call.request.items() if k != "identity"}))
+        parsed = parse_reply(request, call.reply)
+        found[call.case, call.repeat]["steps"][call.step, call.turn] = stepped.model_copy(
+            update={"answers": parsed.answers, "status": parsed.status}
+        )
+
+
+# --- scoring -----------------------------------------------------------------------------------------------------
+
+Answers = Callable[[Cell], Sequence[Answer | Prediction]]
+
+
+def _rows(cells: Sequence[Cell]) -> dict[str, Answers]:
+    """The rows of the table by name: the three stages, then what stands beside the model."""
+    rows: dict[str, Answers] = {
+        stage: partial(_stage, stage) for stage in STAGES if any(stage in cell.answers for cell in cells)
+    }
+    if any(cell.simulated for cell in cells):
+        rows["simulator alone"] = lambda cell: cell.simulated
+        rows["simulator + adapter"] = lambda cell: cell.adapted
+    for name in sorted({name for cell in cells for name in cell.baselines}):
+        rows[name] = partial(_baseline, name)
+    if all(r.numeric for cell in cells for r in cell.case.readouts):
+        rows["constant (near zero)"] = lambda cell: [
+            Prediction(readout=r.id, mean=0.0, sd=0.0) for r in cell.case.readouts
+        ]
+    return rows
+
+
+def _stage(stage: str, cell: Cell) -> Sequence[Answer]:
+    return cell.answers.get(stage) or _missing(cell.case, "not reached")
+
+
+def _baseline(name: str, cell: Cell) -> Sequence[Prediction]:
+    return cell.baselines.get(name, ())
+
+
+def _score_row(
+    name: str, answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], weights: Any
+) -> dict[str, Any]:
+    labels = _labels(cells)
+    return {
+        "name": name,
+        **{group: score(_marks(answers, cells, order, labels, group), len(labels), weights) for group in GROUPS},
+    }
+
+
+def _labels(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Every label of the run, in the order first shown."""
+    return tuple(dict.fromkeys(label for cell in cells for r in cell.case.readouts for label in r.labels))
+
+
+def _marks(
+    answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...], group: str
+) -> Marks:
+    rows = []
+    for cell in cells:
+        given = {a.readout: a for a in answers(cell)}
+        for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
+            if _in_group(cell, readout.id, group):
+                label, value = _label_value(readout, given.get(readout.id))
+                error = float("nan") if value is None or truth.value is None else abs(value - truth.value)
+                rows.append(
+                    (
+                        order[cell.case.id],
+                        labels.index(truth.label),
+                        -1 if label is None else labels.index(label),
+                        error,
+                    )
+                )
+    columns = np.array(rows, dtype=float).reshape(len(rows), 4)
+    whole = columns[:, :3].astype(np.intp)
+    return Marks(whole[:, 0], whole[:, 1], whole[:, 2], columns[:, 3])
+
+
+def _in_group(cell: Cell, readout: str, group: str) -> bool:
+    queried = any(cell.case.measurement(m).readout == readout for m in cell.measured)
+    return group == "all" or (group == "queried") == queried
+
+
+def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str | None, float | None]:
+    if given is None:
+        return None, None
+    if isinstance(given, Prediction):
+        return readout.classify(given.mean), given.mean
+    return given.label, given.value
+
+
+def _changes(cells: Sequence[Cell], group: str) -> dict[str, Any]:
+    """Wrong to right and right to wrong between the initial and the other stages, where both were answered."""
+    result: dict[str, Any] = {}
+    for stage in ("reviewed", "revised"):
+        counts = Counter(
+            (before == true, after == true)
+            for cell in cells
+            for readout, true, before, after in _pairs(cell, stage)
+            if _in_group(cell, readout, group)
+        )
+        result[stage] = {
+            "corrections": counts[False, True],
+            "regressions": counts[True, False],
+            "n_both_answered": sum(counts.values()),
+        }
+    return result
+
+
+def _pairs(cell: Cell, stage: str) -> Iterable[tuple[str, str, str, str]]:
+    for truth, before, after in zip(
+        cell.truth, cell.answers.get("initial", ()), cell.answers.get(stage, ()), strict=False
+    ):
+        if before.label is not None and after.label is not None:
+            yield truth.readout, truth.label, before.label, after.label
+
+
+def _balance(cells: Sequence[Cell]) -> dict[str, int]:
+    first = {cell.case.id: cell for cell in cells}
+    counts = Counter(t.label for cell in first.values() for t in cell.truth)
+    return {label: counts[label] for label in _labels(cells)}
+
+
+def _calls(cells: Sequence[Cell]) -> dict[str, Any]:
+    """How calls ended, attempt by attempt, and what they used."""
+    steps = [step for cell in cells for step in cell.steps]
+    prompt = [s.usage.prompt_tokens for s in steps]
+    completion = [s.usage.completion_tokens for s in steps]
+    return {
+        "n": len(steps),
+        "n_attempts": sum(len(s.attempts) for s in steps),
+        "attempts_by_status": dict(sorted(Counter(a for s in steps for a in s.attempts).items())),
+        "calls_by_status": dict(sorted(Counter(s.status for s in steps).items())),
+        "repaired": sum(s.status == "ok" and "invalid" in s.attempts for s in steps),
+        "refused_selections": sum(cell.refused for cell in cells),
+        "prompt_tokens": None if None in prompt else sum(p or 0 for p in prompt),
+        "completion_tokens": None if None in completion else sum(c or 0 for c in completion),
+    }
+
+
+def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
+    predicted = {p.readout: p for p in cell.simulated}
+    adapted = {p.readout: p for p in cell.adapted}
+    for number, (readout, truth) in enumerate(zip(cell.case.readouts, cell.truth, strict=True)):
+        row: dict[str, Any] = {
+            "case": cell.case.id,
+            "repeat": cell.repeat,
+            "readout": readout.id,
+            "queried": _in_group(cell, readout.id, "queried"),
+            "truth": {"label": truth.label, "value": rounded(truth.value)},
+            "threshold": readout.threshold,
+        }
+        for stage, answers in cell.answers.items():
+            answer = answers[number]
+            row[stage] = {"status": answer.status, "label": answer.label, "value": rounded(answer.value)}
+        for name, by_readout in (("simulator", predicted), ("adapted", adapted)):
+            if readout.id in by_readout:
+                p = by_readout[readout.id]
+                row[name] = {"mean": rounded(p.mean), "sd": rounded(p.sd), "label": _label_value(readout, p)[0]}
+        yield row

@@ -1,0 +1,92 @@
+"""The result table, as a person reads it in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+STAGES = ("initial", "reviewed", "revised")
+GROUPS = ("queried", "unqueried")
+
+
+def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
+    """Print a summary (scores/summary.json): what was run, one row per answerer, then changes and calls."""
+    synthetic = " (SYNTHETIC data)" if summary["synthetic"] else ""
+    console.print(Text(f"{summary['title']}{synthetic}", style="bold"))
+    console.print(Text(_setup(summary)))
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for column in ("", "readouts", "right", "accuracy [95 %]", "macro-F1 [95 %]", "mean abs. error [95 %]", "missing"):
+        table.add_column(column, justify="left" if not column else "right", no_wrap=True)
+    for row in _lines(summary["rows"]):
+        table.add_row(*row)
+    console.print(table)
+    for line in notes(summary):
+        console.print(Text(line))
+
+
+def _setup(summary: Mapping[str, Any]) -> str:
+    asked = summary["interpreter"]
+    who = asked.get("name", "?") + (f" {asked['model']}" if asked.get("model") else "")
+    parts = [f"interpreter {who}", f"simulator {summary['simulator'] or 'none'}", f"adapter {summary['adapter']}"]
+    parts.append(f"policy {summary['policy']}, {summary['measurements']} measurement(s) a case")
+    return " · ".join(parts)
+
+
+def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        yield _line(row["name"], row["all"])
+        if row["name"] not in ("reviewed", "constant (near zero)"):
+            for group in GROUPS:
+                if row[group]["n"]:
+                    yield _line(f"  {group}", row[group])
+
+
+def _line(name: str, scores: Mapping[str, Any]) -> tuple[str, ...]:
+    return (
+        name,
+        str(scores["n"]),
+        str(scores["n_right"]),
+        _interval(scores["accuracy"], percent=True),
+        _interval(scores["macro_f1"]),
+        _interval(scores["mae"]),
+        str(scores["n_missing"]),
+    )
+
+
+def _interval(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
+    if estimate["value"] is None:
+        return "n/a"
+    numbers = [float(estimate[k] or 0.0) * (100 if percent else 1) for k in ("value", "low", "high")]
+    form = "{:.1f} [{:.1f}, {:.1f}]" if percent else "{:.3f} [{:.3f}, {:.3f}]"
+    return form.format(*numbers)
+
+
+def _change(counts: Mapping[str, int]) -> str:
+    return f"+{counts['corrections']}/-{counts['regressions']}"
+
+
+def notes(summary: Mapping[str, Any]) -> Iterator[str]:
+    """What the table cannot show: changes between stages, how cases and calls ended, what is missing or damaged."""
+    for stage, counts in summary["changes"].get("all", {}).items():
+        split = ", ".join(f"{group} {_change(summary['changes'][group][stage])}" for group in GROUPS)
+        yield f"corrections/regressions, initial → {stage}: {_change(counts)} ({split})"
+    balance = ", ".join(f"{label} {n}" for label, n in summary["class_balance"].items())
+    yield f"true classes: {balance}" if balance else "no case is finished yet"
+    outcomes = ", ".join(f"{name} {n}" for name, n in summary["outcomes"].items())
+    yield f"cases: {outcomes or 'none'}" + (
+        f", not finished {summary['n_cells_open']}" if summary["n_cells_open"] else ""
+    )
+    calls = summary["calls"]
+    statuses = ", ".join(f"{status} {n}" for status, n in calls["attempts_by_status"].items())
+    yield f"calls: {calls['n']} in {calls['n_attempts']} attempts ({statuses or 'none'}), repaired {calls['repaired']}"
+    if calls["refused_selections"]:
+        yield f"selections refused: {calls['refused_selections']}"
+    if calls["prompt_tokens"]:
+        yield f"tokens: {calls['prompt_tokens']} in, {calls['completion_tokens']} out"
+    if summary["damaged_lines"]:
+        listed = ", ".join(map(str, summary["damaged_lines"]))
+        yield f"{len(summary['damaged_lines'])} damaged line(s) in events.jsonl: {listed}"

@@ -1,0 +1,58 @@
+"""Scores with case-bootstrap intervals: cases are drawn with replacement, all readouts of a case together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scoring.metrics import Array, Marks, accuracy, confusion, macro_f1, mean_error, rounded
+
+DRAWS = 2000
+
+
+def draw_cases(n_cases: int, seed: int, draws: int = DRAWS) -> NDArray[np.int64]:
+    """How often each case is in each draw: (draws, n_cases). One matrix serves every row, so that rows are paired."""
+    picks = np.random.default_rng(seed).integers(0, n_cases, size=(draws, n_cases))
+    weights = np.zeros((draws, n_cases), dtype=np.int64)
+    np.add.at(weights, (np.arange(draws)[:, None], picks), 1)
+    return weights
+
+
+def score(marks: Marks, classes: int, weights: NDArray[np.int64]) -> dict[str, Any]:
+    """Accuracy, macro-F1 and mean absolute error with 95 % percentile intervals, and every count behind them."""
+    n_cases = weights.shape[1]
+    counts = confusion(marks, n_cases, classes)
+    valued = np.isfinite(marks.error)
+    sums = np.bincount(marks.cluster[valued], weights=marks.error[valued], minlength=n_cases)
+    values = np.bincount(marks.cluster[valued], minlength=n_cases).astype(float)
+    drawn = np.tensordot(weights, counts, axes=(1, 0))
+    answered = int((marks.label >= 0).sum())
+    return {
+        "n": len(marks.truth),
+        "n_answered": answered,
+        "n_missing": len(marks.truth) - answered,
+        "n_right": int(np.trace(counts.sum(axis=0)[:, :-1])),
+        "accuracy": _estimate(accuracy(counts.sum(axis=0)), accuracy(drawn)),
+        "accuracy_of_answered": _estimate(
+            accuracy(_without_missing(counts.sum(axis=0))), accuracy(_without_missing(drawn))
+        ),
+        "macro_f1": _estimate(macro_f1(counts.sum(axis=0)), macro_f1(drawn)),
+        "mae": _estimate(mean_error(sums.sum(), values.sum()), mean_error(weights @ sums, weights @ values)),
+        "n_values": int(values.sum()),
+    }
+
+
+def _without_missing(counts: NDArray[Any]) -> NDArray[Any]:
+    answered = counts.copy()
+    answered[..., -1] = 0
+    return answered
+
+
+def _estimate(point: Array, draws: Array) -> dict[str, float | None]:
+    usable = draws[np.isfinite(draws)]
+    if not np.isfinite(point) or not len(usable):
+        return {"value": None, "low": None, "high": None}
+    low, high = np.percentile(usable, [2.5, 97.5])
+    return {"value": rounded(float(point)), "low": rounded(float(low)), "high": rounded(float(high))}

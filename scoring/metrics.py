@@ -1,0 +1,108 @@
+"""Metrics of answered readouts. A missing answer is counted, never replaced; an aggregate of nothing is None."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+DIGITS = 6
+"""Scores are rounded to this many decimals when they are written."""
+
+
+class Estimate(NamedTuple):
+    """A mean with its interval. `value` is None where nothing could be averaged, and `reason` says why."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    n: int
+    n_missing: int
+    reason: str = ""
+
+
+def rounded(value: float | None) -> float | None:
+    """A float fit for a score file: rounded, and never NaN or infinite (ValueError)."""
+    if value is None:
+        return None
+    if not math.isfinite(value):
+        raise ValueError(f"expected a finite score, got {value}")
+    return round(value, DIGITS) + 0.0
+
+
+def mean_estimate(scores: Sequence[float | None]) -> Estimate:
+    """The mean of the scores that are there, with a 95 % interval.
+
+    0/1 scores get the Wilson interval (Wilson 1927), others the normal interval of the standard error; one other score
+    alone has no interval. Missing scores (None) are left out and counted.
+    """
+    present = [float(s) for s in scores if s is not None]
+    missing = len(scores) - len(present)
+    if not present:
+        return Estimate(None, None, None, 0, missing, "no score to average")
+    n, mean = len(present), math.fsum(present) / len(present)
+    if all(s in (0.0, 1.0) for s in present):
+        low, high = wilson(round(math.fsum(present)), n)
+        return Estimate(mean, low, high, n, missing)
+    if n == 1:
+        return Estimate(mean, None, None, 1, missing, "one score has no standard error")
+    half = 1.959963984540054 * math.sqrt(math.fsum((s - mean) ** 2 for s in present) / (n - 1) / n)
+    return Estimate(mean, mean - half, mean + half, n, missing)
+
+
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """The 95 % Wilson score interval of a proportion (Wilson 1927)."""
+    z2 = 1.959963984540054**2
+    centre = (successes + z2 / 2) / (n + z2)
+    half = math.sqrt(z2) / (n + z2) * math.sqrt(successes * (n - successes) / n + z2 / 4)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+class Marks(NamedTuple):
+    """One row of a table: answers to n readouts against their truth.
+
+    cluster (n,): index of the case; truth, label (n,): index of the class, -1 for a missing label; error (n,): absolute
+    error of the value, NaN (in memory only) for a missing one.
+    """
+
+    cluster: NDArray[np.intp]
+    truth: NDArray[np.intp]
+    label: NDArray[np.intp]
+    error: Array
+
+
+def confusion(marks: Marks, clusters: int, classes: int) -> NDArray[np.int64]:
+    """Counts (clusters, classes, classes + 1) of true class by answered class; the last column is "missing"."""
+    counts = np.zeros((clusters, classes, classes + 1), dtype=np.int64)
+    answered = np.where(marks.label < 0, classes, marks.label)
+    np.add.at(counts, (marks.cluster, marks.truth, answered), 1)
+    return counts
+
+
+def accuracy(counts: NDArray[Any]) -> Array:
+    """Right answers over all readouts, (..., classes, classes + 1) -> (...). A missing answer is not right."""
+    return _ratio(np.trace(counts[..., :, :-1], axis1=-2, axis2=-1), counts.sum(axis=(-2, -1)))
+
+
+def macro_f1(counts: NDArray[Any]) -> Array:
+    """Mean F1 over the classes in truth or answers, (..., classes, classes + 1) -> (...)."""
+    square = counts[..., :, :-1]
+    total = counts.sum(axis=-1) + square.sum(axis=-2)
+    f1 = _ratio(2 * np.diagonal(square, axis1=-2, axis2=-1), total)
+    return _ratio(np.nansum(f1, axis=-1), (total > 0).sum(axis=-1))
+
+
+def mean_error(sums: NDArray[Any], counts: NDArray[Any]) -> Array:
+    """Mean absolute error from sums of errors and their counts."""
+    return _ratio(sums, counts)
+
+
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Array:
+    """part / whole, NaN where there is nothing to divide by."""
+    part, whole = np.asarray(part, dtype=float), np.asarray(whole, dtype=float)
+    result: Array = np.divide(part, whole, out=np.full(part.shape, np.nan), where=whole > 0)
+    return result
