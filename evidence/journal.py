@@ -104,18 +104,3 @@ def _ends_with_newline(path: Path) -> bool:
             return True
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
-
-
-def write_atomic(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing: a temporary file in the same folder, synced and renamed over the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ArchiveError(f"cannot write {path}: {error.strerror}") from error

@@ -191,6 +191,9 @@ def _content_hash(values: NDArray[np.float64], labels: NDArray[np.str_], kind: K
 
 
 def _in_folder(folder: Path, kind: Kind) -> Path:
+    inner = folder / datasets.entry(DATASET_NAMES[kind]).folder
+    if inner.is_dir():  # the folder of all data sets, as VCLOOP_DATA names it
+        folder = inner
     if kind == "levels":
         if (folder / LEVELS_NAME).is_file():
             return folder / LEVELS_NAME

@@ -28,12 +28,13 @@ from evidence.contracts import (
 from evidence.discrete import DiscreteCells
 from evidence.errors import ConfigError, ContractError, DataError, did_you_mean
 from evidence.sachs import DATASET_NAMES, SachsCells, open_cells
-from evidence.sachs_conditions import PROTEINS, condition, conditions
+from evidence.sachs_conditions import PROTEINS, Kind, condition, conditions
 from evidence.signaling_cases import freeze, perturbation_of, read_frozen
 from evidence.signaling_rules import (
     Change,
     Levels,
     Parts,
+    Shape,
     SignalingFrozen,
     baseline_rows,
     change,
@@ -49,6 +50,8 @@ SYSTEM = (
     "without ICAM-2. "
 )
 OPTIONS = ("graph", "kind")
+KINDS: Mapping[str, Kind] = {"fluorescence": "fluorescence", "levels": "levels"}
+SHAPES: Mapping[str, Shape] = {"published": "published", "extended": "extended"}
 LEVEL_WORDS = {
     "fluorescence": "Each protein has three states, low, middle, high: thirds of the baseline cells by fluorescence.",
     "levels": "Each protein has three states, low, average and high, as discretised by the authors of the file.",
@@ -79,11 +82,11 @@ class Signaling:
         if unknown:
             raise ConfigError(f"no option {unknown[0]!r} for signaling case files.{did_you_mean(unknown[0], OPTIONS)}")
         kind, graph = options.get("kind", "fluorescence"), options.get("graph", "sachs20")
-        if kind not in ("fluorescence", "levels"):
+        if kind not in KINDS:
             raise ConfigError(f"option kind: expected fluorescence or levels, got {kind!r}")
-        if shape not in ("published", "extended"):
+        if shape not in SHAPES:
             raise ConfigError(f"shape: expected published or extended, got {shape!r}")
-        return freeze(open_cells(data, kind), shape, graph, seed)
+        return freeze(open_cells(data, KINDS[kind]), SHAPES[shape], graph, seed)
 
     @classmethod
     def open(cls, case_file: CaseFile, data: Path | None) -> Self:

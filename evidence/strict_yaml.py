@@ -7,6 +7,7 @@ YAML 1.1 turns into booleans (on, off, yes, no) are refused where text or a numb
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from pydantic import ValidationError
 from evidence.errors import ConfigError, did_you_mean
 from evidence.values import Value
 
+_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
 V = TypeVar("V", bound=Value)
 Place = tuple[str | int, ...]
 MAX_BYTES = 50_000_000
@@ -135,7 +137,7 @@ def _problem(detail: Any, plain: Any, kind: type[Value], lines: dict[Place, int]
 
 
 def _words(detail: Any, name: str, place: Place, kind: type[Value]) -> str:
-    got = detail.get("input")
+    got = "[redacted]" if _SECRET.search(str(place[-1:])) else detail.get("input")
     match detail["type"]:
         case "extra_forbidden":
             known = _fields_at(kind, place[:-1])

@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = served.body
         if not isinstance(body, bytes):
             body = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
-        self.send_response(served.status)
+        self.send_response_only(served.status)
         for name, value in {"Content-Type": "application/json", **served.headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))

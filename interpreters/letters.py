@@ -60,7 +60,8 @@ _TAG = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SENTENCE = re.compile(
-    r"\b(?:answer|choice|option)\s{1,4}(?:is|would\s+be|must\s+be|should\s+be)\b:?|\bI\s+(?:choose|select|pick)\b",
+    r"\b(?:answer|choice|option)\s{1,4}(?:is|would\s+be|must\s+be|should\s+be)\b:?"
+    r"|\bI\s+(?:(?:would|will)\s+)?(?:choose|select|pick|go\s+with)\b",
     re.IGNORECASE,
 )
 _WRAP = r"(?:[\s$*()\[\]`\"'_{}<>]|\\(?:text(?:bf)?|math(?:rm|bf))?)"
@@ -74,7 +75,7 @@ _DENIES = re.compile(
     r"\b(?:not|none|neither|nor|both|either|unclear|incorrect|wrong|false|except|rather|cannot)\b|n['\u2019]t\b",
     re.IGNORECASE,
 )
-_GOES_ON = re.compile(r"[ \t]+(?:because|since|as|due|given|with|for|based|is)\b", re.IGNORECASE)
+_GOES_ON = re.compile(r"[ \t]+(?:because|since|as|due|given|with|for|based|is|and|or|not|rather)\b", re.IGNORECASE)
 _WORD_FOLLOWS = re.compile(r"[ \t]+\w")
 
 

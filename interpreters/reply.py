@@ -66,7 +66,7 @@ def parse_reply(request: Request, reply: Reply) -> Parsed:
         return _unread(request, "invalid", found.problem)
     answers = _answers(request.readouts, found.value.get("answers"))
     problems = [f"answer to {shown(a.readout)}: {a.reason}" for a in answers if a.status != "answered"]
-    proposal = _proposal(request.menu, found.value)
+    proposal = _proposal(request.menu_ids, found.value)
     explanation = found.value.get("explanation")
     return Parsed(
         status="invalid" if problems else "ok",

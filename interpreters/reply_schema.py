@@ -18,7 +18,7 @@ def reply_schema(request: Request) -> dict[str, Any]:
         fields["answers"] = _closed({readout.id: _answer(readout) for readout in request.readouts})
     fields["explanation"] = {"type": "string"}
     if request.menu:
-        fields["measurement"] = {"type": ["string", "null"], "enum": [*request.menu, None]}
+        fields["measurement"] = {"type": ["string", "null"], "enum": [*request.menu_ids, None]}
     return _closed(fields)
 
 

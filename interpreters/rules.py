@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeGuard
 
-from evidence.contracts import NUMERIC_LABELS, NoOptions, Readout, Reply, Request, Table
+from evidence.contracts import NUMERIC_LABELS, Measurement, NoOptions, Readout, Reply, Request, Table
 from evidence.values import Value
 
 TABLES = ("calibrated", "predictions")
@@ -74,7 +74,7 @@ def _answer(readout: Readout, belief: Belief, cautious: bool) -> dict[str, Any]:
     towards_zero = math.copysign(max(0.0, abs(belief.mean) - belief.sd), belief.mean) if cautious else belief.mean
     label = readout.classify(towards_zero)
     confidence = _class_probabilities(readout, belief)[NUMERIC_LABELS.index(label)]
-    return {"label": label, "value": round(belief.mean, 4), "confidence": round(confidence, 4)}
+    return {"label": label, "value": round(belief.mean, 4) + 0.0, "confidence": round(confidence, 4)}
 
 
 def _class_probabilities(readout: Readout, belief: Belief) -> tuple[float, float, float]:
@@ -91,11 +91,13 @@ def _normal_cdf(x: float, belief: Belief) -> float:
 
 
 def _least_certain(request: Request, beliefs: Mapping[str, Belief]) -> str:
-    """The menu entry whose readout has the least probable best class; entries without a prediction come last."""
+    """The menu entry whose readout has the least probable best class; entries that measure none come last."""
     readouts = {r.id: r for r in request.readouts}
 
-    def certainty(entry: str) -> float:
-        known = entry in readouts and entry in beliefs
-        return max(_class_probabilities(readouts[entry], beliefs[entry])) if known else 2.0
+    def certainty(entry: Measurement) -> float:
+        readout = entry.readout
+        if readout is None or readout not in readouts or readout not in beliefs:
+            return 2.0
+        return max(_class_probabilities(readouts[readout], beliefs[readout]))
 
-    return min(request.menu, key=lambda entry: (certainty(entry), entry))
+    return min(request.menu, key=lambda entry: (certainty(entry), entry.id)).id

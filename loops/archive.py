@@ -20,7 +20,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from evidence.contracts import Answer, Case, Observation, Prediction, Step, Truth, Usage
 from evidence.errors import ArchiveError
-from evidence.journal import CallRecord, Journal, read_journal, write_atomic
+from evidence.files import write_atomic
+from evidence.journal import CallRecord, Journal, read_journal
 from evidence.values import Value, canonical_json, sha256_of
 
 FORMAT = 1
@@ -179,13 +180,13 @@ class Archive:
         sha256 = sha256_of(data)
         path = self.folder / "blobs" / sha256
         if not path.exists():
-            write_atomic(path, data)
+            write_atomic(path, data, error=ArchiveError)
         return sha256
 
     def write_run(self, record: RunRecord) -> None:
         """Replace run.json."""
         text = json.dumps(self._clean(record), indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
-        write_atomic(self.folder / "run.json", (text + "\n").encode())
+        write_atomic(self.folder / "run.json", (text + "\n").encode(), error=ArchiveError)
 
     def _clean(self, record: Value) -> dict[str, Any]:
         cleaned: dict[str, Any] = json.loads(self._redact(canonical_json(record)))

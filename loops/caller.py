@@ -11,6 +11,7 @@ from evidence.contracts import Interpreter, Reply, Request, Usage
 from evidence.errors import BudgetError, ReplyError
 from evidence.journal import CallRecord
 from evidence.values import sha256_of
+from interpreters.extract import clean
 from interpreters.prompts import repair_request
 from interpreters.replay import canonical_request
 from interpreters.reply import Parsed, parse_reply
@@ -110,6 +111,7 @@ class Caller:
         except ReplyError as error:
             error.case, error.step = place.case, place.step
             raise
+        reply = reply.model_copy(update={"text": clean(reply.text), "reasoning": clean(reply.reasoning)})
         seconds = round(time.monotonic() - began, 4)
         self.archive.add_call(record.model_copy(update={"reply": reply, "seconds": seconds}))
         self._on_call(True)

@@ -17,7 +17,7 @@ def prediction_exhibit(case: Case, predictions: Sequence[Prediction], modalities
     parts: list[Part] = []
     if "table" in modalities:
         parts.append(_table("predictions", predictions))
-    series = {"predicted": _series(predictions)}
+    series = [_series("predicted", predictions)]
     return _with_figure(case, parts, "predictions", "Predicted change", series, modalities)
 
 
@@ -36,18 +36,18 @@ def observation_exhibit(
         if calibrated:
             parts.append(_table("calibrated", calibrated))
     measured = {o.readout: (o.value, o.se or 0.0) for o in observations if o.readout and o.value is not None}
-    series = {"predicted": _series(before), "calibrated": _series(calibrated), "measured": measured}
+    series = [_series("predicted", before), _series("calibrated", calibrated), Series("measured", measured)]
     title = "Predicted, calibrated and measured change"
     drawn = _with_figure(case, parts, "calibrated", title, series, modalities)
     return Evidence(drawn.parts, {**seen.blobs, **drawn.blobs})
 
 
 def _with_figure(
-    case: Case, parts: list[Part], name: str, title: str, series: Mapping[str, Series], modalities: Modalities
+    case: Case, parts: list[Part], name: str, title: str, series: Sequence[Series], modalities: Modalities
 ) -> Evidence:
     numeric = [r for r in case.readouts if r.numeric]
     blobs: Mapping[str, bytes] = {}
-    drawn = {label: points for label, points in series.items() if points}
+    drawn = [one for one in series if one.values]
     if "figure" in modalities and numeric and drawn:
         data = change_figure(numeric, drawn, title=f"{case.title}: {title}")
         figure, data = figure_part(name, data, f"{title}, with 95 % intervals.")
@@ -56,8 +56,8 @@ def _with_figure(
     return Evidence(tuple(parts), blobs)
 
 
-def _series(predictions: Sequence[Prediction]) -> Series:
-    return {p.readout: (p.mean, p.sd) for p in predictions}
+def _series(name: str, predictions: Sequence[Prediction]) -> Series:
+    return Series(name, {p.readout: (p.mean, p.sd) for p in predictions})
 
 
 def _table(name: str, predictions: Sequence[Prediction]) -> Table:

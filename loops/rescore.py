@@ -16,7 +16,7 @@ import numpy as np
 
 from evidence.contracts import AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
 from evidence.errors import ArchiveError
-from evidence.journal import write_atomic
+from evidence.files import write_atomic
 from evidence.registry import ADAPTERS
 from evidence.values import canonical_json, derive_seed
 from interpreters.reply import parse_reply
@@ -67,9 +67,9 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     """Rewrite `scores/` from the archive and return the summary. `reparse` reads the raw replies again."""
     scored = compute_scores(folder, reparse=reparse)
     text = json.dumps(scored.summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
-    write_atomic(folder / "scores" / "summary.json", (text + "\n").encode())
+    write_atomic(folder / "scores" / "summary.json", (text + "\n").encode(), error=ArchiveError)
     lines = "".join(canonical_json(row) + "\n" for row in scored.readouts)
-    write_atomic(folder / "scores" / "readouts.jsonl", lines.encode())
+    write_atomic(folder / "scores" / "readouts.jsonl", lines.encode(), error=ArchiveError)
     return scored.summary
 
 

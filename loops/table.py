@@ -22,7 +22,7 @@ def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
     for column in ("", "readouts", "right", "accuracy [95 %]", "macro-F1 [95 %]", "mean abs. error [95 %]", "missing"):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in _lines(summary["rows"]):
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # Text: names in brackets are shown, not styled
     console.print(table)
     for line in notes(summary):
         console.print(Text(line))
@@ -60,9 +60,9 @@ def _line(name: str, scores: Mapping[str, Any]) -> tuple[str, ...]:
 def _interval(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
     if estimate["value"] is None:
         return "n/a"
-    numbers = [float(estimate[k] or 0.0) * (100 if percent else 1) for k in ("value", "low", "high")]
-    form = "{:.1f} [{:.1f}, {:.1f}]" if percent else "{:.3f} [{:.3f}, {:.3f}]"
-    return form.format(*numbers)
+    scale, form = (100, "{:.1f}") if percent else (1, "{:.3f}")
+    value, low, high = ("" if (x := estimate[k]) is None else form.format(x * scale) for k in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]" if low else f"{value} [no interval]"
 
 
 def _change(counts: Mapping[str, int]) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scoring.metrics import Array, Marks, accuracy, confusion, macro_f1, mean_error, rounded
+from scoring.metrics import Array, Marks, accuracy, confusion, macro_f1, mean_error, rounded, wilson
 
 DRAWS = 2000
 
@@ -21,27 +21,34 @@ def draw_cases(n_cases: int, seed: int, draws: int = DRAWS) -> NDArray[np.int64]
 
 
 def score(marks: Marks, classes: int, weights: NDArray[np.int64]) -> dict[str, Any]:
-    """Accuracy, macro-F1 and mean absolute error with 95 % percentile intervals, and every count behind them."""
+    """Accuracy, macro-F1 and mean absolute error with 95 % percentile intervals, and every count behind them.
+
+    Where all draws agree the bootstrap has seen no variation and says nothing of the uncertainty: an accuracy of 0 or 1
+    then gets the Wilson interval for the number of cases, anything else has no interval.
+    """
     n_cases = weights.shape[1]
     counts = confusion(marks, n_cases, classes)
+    answered = _without_missing(counts)
     valued = np.isfinite(marks.error)
     sums = np.bincount(marks.cluster[valued], weights=marks.error[valued], minlength=n_cases)
     values = np.bincount(marks.cluster[valued], minlength=n_cases).astype(float)
-    drawn = np.tensordot(weights, counts, axes=(1, 0))
-    answered = int((marks.label >= 0).sum())
+    n_answered = int((marks.label >= 0).sum())
     return {
         "n": len(marks.truth),
-        "n_answered": answered,
-        "n_missing": len(marks.truth) - answered,
+        "n_cases": len(np.unique(marks.cluster)),
+        "n_answered": n_answered,
+        "n_missing": len(marks.truth) - n_answered,
         "n_right": int(np.trace(counts.sum(axis=0)[:, :-1])),
-        "accuracy": _estimate(accuracy(counts.sum(axis=0)), accuracy(drawn)),
-        "accuracy_of_answered": _estimate(
-            accuracy(_without_missing(counts.sum(axis=0))), accuracy(_without_missing(drawn))
-        ),
-        "macro_f1": _estimate(macro_f1(counts.sum(axis=0)), macro_f1(drawn)),
+        "accuracy": _proportion(counts, weights),
+        "accuracy_of_answered": _proportion(answered, weights),
+        "macro_f1": _estimate(macro_f1(counts.sum(axis=0)), macro_f1(_drawn(counts, weights))),
         "mae": _estimate(mean_error(sums.sum(), values.sum()), mean_error(weights @ sums, weights @ values)),
         "n_values": int(values.sum()),
     }
+
+
+def _drawn(counts: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:
+    return np.tensordot(weights, counts, axes=(1, 0))
 
 
 def _without_missing(counts: NDArray[Any]) -> NDArray[Any]:
@@ -50,9 +57,20 @@ def _without_missing(counts: NDArray[Any]) -> NDArray[Any]:
     return answered
 
 
+def _proportion(counts: NDArray[Any], weights: NDArray[np.int64]) -> dict[str, float | None]:
+    point = accuracy(counts.sum(axis=0))
+    n_cases = int((counts.sum(axis=(1, 2)) > 0).sum())
+    if n_cases and point in (0.0, 1.0):
+        low, high = wilson(n_cases if point else 0, n_cases)
+        return {"value": rounded(float(point)), "low": rounded(low), "high": rounded(high)}
+    return _estimate(point, accuracy(_drawn(counts, weights)))
+
+
 def _estimate(point: Array, draws: Array) -> dict[str, float | None]:
     usable = draws[np.isfinite(draws)]
-    if not np.isfinite(point) or not len(usable):
+    if not np.isfinite(point):
         return {"value": None, "low": None, "high": None}
+    if not len(usable) or float(np.ptp(usable)) < 1e-12:
+        return {"value": rounded(float(point)), "low": None, "high": None}
     low, high = np.percentile(usable, [2.5, 97.5])
     return {"value": rounded(float(point)), "low": rounded(float(low)), "high": rounded(float(high))}

@@ -3,9 +3,8 @@
 Conditional probability tables (CPTs) are learned from baseline cells with a Dirichlet prior; an intervention replaces
 the CPT of its target (truncated factorisation); marginals are exact. The predicted change is P(high | do) - P(high).
 
-Its standard deviation comes from draws of the CPTs from their posterior. Where the graph has no path from the target to
-the readout, every draw gives a change of exactly 0; the graph itself is uncertain, which no draw shows, so `sd_floor`
-is added in quadrature everywhere.
+Its standard deviation comes from draws of the CPTs from their posterior: it says how well the tables are known, not
+whether the graph is right. Where the graph has no path from the target to the readout, change and deviation are 0.
 """
 
 from __future__ import annotations
@@ -39,13 +38,11 @@ class BayesNetOptions(Value):
     """Options of the network.
 
     pseudocount: Dirichlet prior count added to every cell of every CPT (1 = Laplace). draws: posterior draws behind
-    the standard deviation. sd_floor: standard deviation added in quadrature for the graph's own uncertainty, in units
-    of the high-state fraction.
+    the standard deviation.
     """
 
     pseudocount: Annotated[Number, Field(gt=0)] = 1.0
     draws: Annotated[int, Field(ge=2, le=10_000)] = 200
-    sd_floor: Annotated[Number, Field(gt=0)] = 0.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,8 +96,7 @@ class BayesNet:
         return tuple(self._prediction(name, after[name][:, HIGH] - self._baseline[name][:, HIGH]) for name in readouts)
 
     def _prediction(self, readout: str, change: Array) -> Prediction:
-        sd = float(np.hypot(change[1:].std(ddof=1), self.options.sd_floor))
-        return Prediction(readout=readout, mean=float(change[0]), sd=sd)
+        return Prediction(readout=readout, mean=float(change[0]), sd=float(change[1:].std(ddof=1)))
 
     @staticmethod
     def _check(network: Network, perturbation: Perturbation, readouts: Sequence[str]) -> None:

@@ -25,6 +25,8 @@ from evidence.contracts import (
 from evidence.errors import DataError
 from evidence.values import sha256_of
 
+GENES = ("HSP70", "HSP90", "CDC6")
+STRAINS = ("wildtype", "hsf1-weak", "hsf1-strong", "slow-growth")
 TABLE = Path(__file__).with_name("responses.csv")
 Rows = dict[tuple[str, str, str], tuple[float, float]]
 
@@ -46,18 +48,17 @@ class HeatShock:
     @classmethod
     def freeze(cls, *, data: Path | None, shape: str, seed: int, options: Mapping[str, str]) -> CaseFile:
         """Every strain is a case; every gene is a readout and can be measured."""
-        genes = ("HSP70", "HSP90", "CDC6")
-        readouts = tuple(Readout(id=g, name=f"{g} log2 change", threshold=0.3, unit="log2") for g in genes)
-        menu = tuple(Measurement(id=g, name=f"measure {g}", readout=g) for g in genes)
+        readouts = tuple(Readout(id=g, name=f"{g} log2 change", threshold=0.3, unit="log2") for g in GENES)
+        menu = tuple(Measurement(id=g, name=f"measure {g}", readout=g) for g in GENES)
         cases = tuple(
             Case(
                 id=strain,
                 title=f"Heat shock of strain {strain}",
-                perturbation=Perturbation(id=strain, name=f"heat shock of {strain}", targets=(strain,)),
+                perturbation=_perturbation(strain),
                 readouts=readouts,
                 menu=menu,
             )
-            for strain in ("wildtype", "hsf1-weak", "hsf1-strong", "slow-growth")
+            for strain in STRAINS
         )
         return CaseFile(
             version=1,
@@ -111,11 +112,11 @@ class HeatShock:
 
     def training(self) -> KnownResponses:
         """Every strain's training replicate."""
-        return KnownResponses(tuple(r for strain in self.cases() for r in self._responses(strain.id)))
+        return KnownResponses(tuple(r for strain in STRAINS for r in self._responses(strain)))
 
     def responses(self, case: Case) -> tuple[Response, ...]:
         """The other strains' training replicates."""
-        return tuple(r for other in self.cases() if other.id != case.id for r in self._responses(other.id))
+        return tuple(r for other in STRAINS if other != case.id for r in self._responses(other))
 
     def baselines(self, case: Case) -> Mapping[str, tuple[Prediction, ...]]:
         """The mean of the other strains."""
@@ -128,6 +129,9 @@ class HeatShock:
         }
 
     def _responses(self, strain: str) -> tuple[Response, ...]:
-        case = next(c for c in self.cases() if c.id == strain)
-        rows = [(r.id, *self.rows[strain, r.id, "training"]) for r in case.readouts]
-        return tuple(Response(perturbation=case.perturbation, readout=g, value=v, se=s) for g, v, s in rows)
+        rows = [(gene, *self.rows[strain, gene, "training"]) for gene in GENES]
+        return tuple(Response(perturbation=_perturbation(strain), readout=g, value=v, se=e) for g, v, e in rows)
+
+
+def _perturbation(strain: str) -> Perturbation:
+    return Perturbation(id=strain, name=f"heat shock of {strain}", targets=(strain,))
