@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from evidence.errors import DataError
 
@@ -18,10 +18,14 @@ CONTROL_LABELS: tuple[str, ...] = ("ctrl", "control")
 _CONTROL_LIKE = ("ctrl", "control", "dmso", "vehicle", "untreated", "unperturbed", "mock", "non-targeting", "nt", "pbs")
 
 
-class Condition(NamedTuple):
-    """What was done to a cell: no target (control), one gene, or two genes in alphabetical order."""
+@dataclass(frozen=True, order=True)
+class Condition:
+    """What was done to a cell: no target (control), one gene, or two genes, kept in alphabetical order."""
 
     targets: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "targets", tuple(sorted(self.targets)))
 
     @property
     def id(self) -> str:
@@ -74,7 +78,7 @@ def normalise_condition(text: str, control: Iterable[str] = CONTROL_LABELS) -> C
         raise DataError(f"condition {text!r}: the same gene twice")
     if len(genes) > 2:
         raise DataError(f"condition {text!r}: {len(genes)} genes; only singles and pairs are read")
-    return Condition(tuple(sorted(genes)))
+    return Condition(tuple(genes))
 
 
 def choose_control(counts: Mapping[str, int], declared: str | None) -> tuple[str, ...]:

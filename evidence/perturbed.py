@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -77,7 +77,7 @@ class PerturbedCells:
         sha = content_sha256(x, self.genes, conditions, barcodes)
         return replace(self, X=x, conditions=conditions, barcodes=barcodes, data_sha256=sha)
 
-    def without(self, held_out: Collection[Condition]) -> PerturbedCells:
+    def without(self, held_out: Iterable[Condition]) -> PerturbedCells:
         """Every cell of the held-out conditions left out."""
         hidden = frozenset(held_out)
         return self.select(np.array([condition not in hidden for condition in self.conditions], dtype=bool))

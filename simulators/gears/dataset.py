@@ -14,7 +14,7 @@ import csv
 import pickle
 import shutil
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -71,7 +71,7 @@ class GearsDataset:
         return tuple(Condition(tuple(name.split("+"))) for name in sorted(self.facts.conditions) if name != "ctrl")
 
 
-def prepare(cells: PerturbedCells, *, held_out: Collection[Condition], go: GoAnnotations, root: Path) -> GearsDataset:
+def prepare(cells: PerturbedCells, *, held_out: Iterable[Condition], go: GoAnnotations, root: Path) -> GearsDataset:
     """The dataset folder for these cells under `root`: found there and verified, or written.
 
     Held-out conditions are whole combinations, in whichever order they were spelled. Conditions with a gene that has
@@ -79,7 +79,7 @@ def prepare(cells: PerturbedCells, *, held_out: Collection[Condition], go: GoAnn
     Raises DataError if nothing is left, or if a file of the folder was changed.
     """
     compat.require()
-    facts, training = _plan(cells, held_out, go)
+    facts, training = _plan(cells, frozenset(held_out), go)
     folder = root / facts.key[:16]
     if not folder.is_dir():
         _write(folder, facts, training, go)

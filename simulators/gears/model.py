@@ -106,7 +106,7 @@ class Gears:
 
     def predict(self, conditions: Iterable[Condition]) -> Change:
         """The change of every gene under each condition. Raises DataError naming genes that GEARS cannot perturb."""
-        wanted = tuple(Condition(tuple(sorted(c.targets))) for c in conditions)
+        wanted = tuple(conditions)
         index = self._targets(wanted)
         members = np.stack([_effect(member, index) for member in self.members])
         sd = members.std(axis=0, ddof=1) if len(members) > 1 else None
