@@ -63,8 +63,25 @@ class Registry:
         return {**found, **self._targets}
 
 
-SETTINGS = Registry("evidence setting", "vcloop.settings", {"signaling": "evidence.signaling:Signaling"})
-SIMULATORS = Registry("simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet"})
+SETTINGS = Registry(
+    "evidence setting",
+    "vcloop.settings",
+    {
+        "drug_combination": "evidence.drug_combination:DrugCombination",
+        "drug_synergy": "evidence.drug_synergy:DrugSynergy",
+        "signaling": "evidence.signaling:Signaling",
+    },
+)
+SIMULATORS = Registry(
+    "simulator",
+    "vcloop.simulators",
+    {
+        "bayes_net": "simulators.bayes_net:BayesNet",
+        "cpa": "simulators.cpa.model:Cpa",
+        "pair_ridge": "simulators.pair_ridge:PairRidge",
+        "response_table": "simulators.stored:Stored",
+    },
+)
 ADAPTERS = Registry(
     "adapter",
     "vcloop.adapters",

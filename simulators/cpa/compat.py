@@ -127,7 +127,7 @@ def seeded(seed: int, threads: int | None = None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings, no log lines below errors, nothing printed from inside (upstream prints progress to both streams)."""
+    """No warnings, no log lines below errors, nothing printed from inside (upstream prints to both streams)."""
     disabled = logging.root.manager.disable
     with (
         open(os.devnull, "w") as nowhere,  # noqa: PTH123 - os.devnull is no file

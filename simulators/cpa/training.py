@@ -52,6 +52,7 @@ class CpaOptions(Value):
     weight_decay: Annotated[Number, Field(ge=0)] = 1e-6
     mixup: Annotated[Number, Field(ge=0)] = 0.0
     embedding_scale: Annotated[Number, Field(gt=0)] = 0.01
+    adversary_rate: Annotated[Number, Field(gt=0)] = 1e-3
     max_genes: int = Field(default=2000, ge=1)
     control_cells: int = Field(default=500, ge=2)
     threads: int = Field(default=1, ge=1)
@@ -133,11 +134,13 @@ def train_member(training: ProgramCells, options: CpaOptions, seed: int) -> Memb
             batch_size=options.batch_size,
             plan_kwargs=plan(options),
             save_path=False,
-            check_val_every_n_epoch=max(1, options.epochs // 10),
+            check_val_every_n_epoch=options.epochs + 1,
+            callbacks=[last := _last_epoch()],
             early_stopping_patience=options.epochs,
             default_root_dir=scratch,
             enable_progress_bar=False,
         )
+        model.module.load_state_dict(last.state)
         network = model.module.eval()
     control = x[training.cells.rows[CONTROL]][: options.control_cells]
     return Member(facts, network, control, time.monotonic() - start)
@@ -187,7 +190,9 @@ def plan(options: CpaOptions) -> dict[str, Any]:
         "lr": options.learning_rate,
         "wd": options.weight_decay,
         "reg_adv": options.adversary,
+        "adv_lr": options.adversary_rate,
         "mixup_alpha": options.mixup,
+        "adv_steps": None,  # upstream trains the autoencoder on every third batch only; here on each
         "n_epochs_verbose": options.epochs,
     }
 
@@ -271,6 +276,23 @@ def _upstream_data(training: ProgramCells, x: Expression, facts: MemberFacts) ->
         index=[f"cell{number}" for number in range(len(conditions))],
     )
     return anndata.AnnData(x, obs=obs, var=pd.DataFrame(index=list(facts.genes)))
+
+
+def _last_epoch() -> Any:
+    """A callback that keeps the last epoch's weights.
+
+    Upstream puts back its "best" ones: those that reconstruct treated cells best, or, if none was validated, the
+    untrained ones. Neither is what a counterfactual needs.
+    """
+    from pytorch_lightning import Callback
+
+    class LastEpoch(Callback):  # type: ignore[misc]
+        state: Any = None
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            self.state = {name: value.clone() for name, value in pl_module.module.state_dict().items()}
+
+    return LastEpoch()
 
 
 def _validation(n_cells: int, batch_size: int) -> NDArray[np.bool_]:

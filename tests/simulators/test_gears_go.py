@@ -86,5 +86,5 @@ def test_a_missing_package_names_the_install_line(monkeypatch):
 
 def test_naming_gears_imports_neither_torch_nor_gears():
     code = "import sys, simulators.gears, simulators.gears.go; print({'torch', 'gears', 'scanpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603 - our own text
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
