@@ -125,7 +125,7 @@ def _effect(condition: Condition) -> Array:
     if len(single) < 2:
         return total
     same_way = np.sign(single[0]) == np.sign(single[1])
-    return total - SATURATION * same_way * np.sign(single[0]) * np.abs(single).min(axis=0)
+    return np.asarray(total - SATURATION * same_way * np.sign(single[0]) * np.abs(single).min(axis=0))
 
 
 def _loadings(rng: np.random.RandomState) -> Array:

@@ -15,6 +15,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ValidationError
 
 from evidence.contracts import (
     Case,
@@ -35,7 +36,7 @@ from evidence.contracts import (
 from evidence.datasets import locate
 from evidence.errors import ConfigError, ContractError, DataError
 from evidence.pair_tables import Pair, Synergy, read_curves, read_smiles, read_synergy
-from evidence.values import Value, derive_seed, sha256_of
+from evidence.values import Value, canonical_json, derive_seed, sha256_of
 
 SETTING, DATASET = "drug_synergy", "oneil2016"
 FILES = ("oneil_synergy.tsv", "oneil_single_agent_dose_response.csv", "oneil_smiles.csv")
@@ -111,7 +112,7 @@ class DrugSynergy:
         folder = locate(DATASET, data)
         if _sha(folder) != case_file.data.get(DATASET):
             raise DataError(f"{folder}: not the tables that the case file {case_file.title!r} was frozen on")
-        frozen = SynergyFrozen.model_validate_json(_json(case_file))
+        frozen = _read_frozen(case_file)
         tables = read_synergy(folder / FILES[0]), read_curves(folder / FILES[1]), read_smiles(folder / FILES[2])
         return cls(case_file, frozen, *tables)
 
@@ -197,12 +198,10 @@ class DrugSynergy:
     def _partners(self, drug: str, line: str) -> tuple[float, float, int]:
         rows = [i for i in self._training if drug in self.synergy.pairs[i]]
         values = self.synergy.scores[rows, self.synergy.lines.index(line)]
-        values = values[np.isfinite(values)]
-        return (
-            (round(float(values.mean()), 4), round(float(values.std()), 4), len(values))
-            if len(values)
-            else (0.0, 0.0, 0)
-        )
+        known = [float(value) for value in values if np.isfinite(value)]
+        if not known:
+            return 0.0, 0.0, 0
+        return round(float(np.mean(known)), 4), round(float(np.std(known)), 4), len(known)
 
 
 def _frozen(synergy: Synergy, held_out: tuple[Pair, ...]) -> SynergyFrozen:
@@ -215,12 +214,14 @@ def _frozen(synergy: Synergy, held_out: tuple[Pair, ...]) -> SynergyFrozen:
     for _, i, j in couples:
         line, sister = sorted((synergy.lines[i], synergy.lines[j]))
         if len(chosen) < N_LINES and not {line, sister} & {name for couple in chosen for name in couple[:2]}:
-            chosen.append((line, sister, round(float((scores[:, i] - scores[:, j]).std()), 4)))
+            apart = float(np.sqrt(((scores[:, i] - scores[:, j]) ** 2).mean()))
+            chosen.append((line, sister, round(apart, 4)))
+    known = [variance for pair, found in synergy.repeats.items() if pair not in held_out for variance in found]
     return SynergyFrozen(
         held_out=held_out,
         sisters={line: sister for line, sister, _ in chosen},
         sister_sd={line: sd for line, _, sd in chosen},
-        replicate_sd=round(synergy.replicate_sd or 0.0, 4),
+        replicate_sd=round(float(np.sqrt(np.mean(known))), 4) if known else 0.0,
         rules=RULES,
     )
 
@@ -257,7 +258,8 @@ def _sha(folder: Path) -> str:
     return sha256_of(b"\0".join((folder / name).read_bytes() for name in FILES))
 
 
-def _json(case_file: CaseFile) -> str:
-    from evidence.values import canonical_json
-
-    return canonical_json(case_file.frozen)
+def _read_frozen(case_file: CaseFile) -> SynergyFrozen:
+    try:
+        return SynergyFrozen.model_validate_json(canonical_json(case_file.frozen))
+    except ValidationError as error:
+        raise ConfigError(f"case file {case_file.title!r}, field frozen: {error.errors()[0]['msg']}") from error

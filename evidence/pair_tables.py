@@ -34,13 +34,13 @@ class PairRow(NamedTuple):
 class Synergy(NamedTuple):
     """Scores of pairs by cell line: scores (n_pairs, n_lines), NaN where not measured; repeated rows are averaged.
 
-    replicate_sd: standard deviation of one score between repeats of the same pair and line; None without repeats.
+    repeats: pair -> variance of one score between rows of the same pair and line, one for each such line.
     """
 
     pairs: tuple[Pair, ...]
     lines: tuple[str, ...]
     scores: NDArray[np.float64]
-    replicate_sd: float | None
+    repeats: Mapping[Pair, tuple[float, ...]]
     report: tuple[str, ...]
 
 
@@ -82,12 +82,15 @@ def read_synergy(path: Path) -> Synergy:
     at = {pair: n for n, pair in enumerate(pairs)}, {line: n for n, line in enumerate(lines)}
     for ((a, b), line), values in repeats.items():
         scores[at[0][a, b], at[1][line]] = np.mean(values)
-    again = [values for values in repeats.values() if len(values) > 1]
-    within = [float(np.var(values, ddof=1)) for values in again]
+    again: dict[Pair, tuple[float, ...]] = {}
+    for ((a, b), _), values in sorted(repeats.items()):
+        if len(values) > 1:
+            again[a, b] = (*again.get((a, b), ()), float(np.var(values, ddof=1)))
     report = [f"{len(rows)} rows, {len(pairs)} pairs, {len(lines)} lines"]
     if again:
-        report.append(f"{len(again)} pairs and lines have several rows; their scores are averaged")
-    return Synergy(pairs, lines, scores, float(np.sqrt(np.mean(within))) if within else None, tuple(report))
+        n = sum(map(len, again.values()))
+        report.append(f"{n} pairs and lines have several rows; their scores are averaged")
+    return Synergy(pairs, lines, scores, again, tuple(report))
 
 
 def read_curves(path: Path) -> dict[tuple[str, str], tuple[tuple[float, float], ...]]:
@@ -113,7 +116,7 @@ def _read(path: Path, columns: tuple[str, ...]) -> list[tuple[int, Mapping[str, 
         absent = [name for name in columns if name not in (reader.fieldnames or ())]
         if absent:
             raise DataError(f"{path.name}: expected the columns {', '.join(columns)}, no {', '.join(absent)}")
-        rows = list(enumerate(reader, start=2))
+        rows: list[tuple[int, Mapping[str, str]]] = list(enumerate(reader, start=2))
     short = [number for number, row in rows if None in row or any(row[name] is None for name in columns)]
     if short or not rows:
         raise DataError(f"{path.name}: " + (f"row {short[0]} has another number of cells" if short else "no rows"))

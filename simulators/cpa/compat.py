@@ -150,7 +150,7 @@ def _shims() -> Iterator[None]:
     import anndata._core.sparse_dataset as sparse_dataset
     import jax
 
-    stubs = {"cpa._tuner": {"run_autotune": None}}  # cpa/__init__ imports the name
+    stubs: dict[str, dict[str, Any]] = {"cpa._tuner": {"run_autotune": None}}  # cpa/__init__ imports the name
     if importlib.util.find_spec("_tkinter") is None:
         stubs["tkinter"] = {"N": "n"}  # cpa/_model imports the name and never uses it
     if importlib.util.find_spec("jaxlib.xla_extension") is None:

@@ -35,24 +35,25 @@ VALIDATION_CELLS = 0.1
 class CpaOptions(Value):
     """How an ensemble is trained and asked.
 
-    members: networks, each from its own seed; their spread is the standard deviation. max_genes: the most variable
-    genes of the training cells, and those of the programs. control_cells: how many a prediction averages over. doser:
-    how a dose scales a drug's embedding. adversary: weight of what keeps the drug out of a cell's basal state.
+    members: networks, each from its own seed; their spread is the standard deviation. adversary: weight, and
+    adversary_rate: learning rate, of what keeps the drug out of a cell's basal state; without it the basal state
+    explains everything and drugs do nothing. embedding_scale: size of the drugs' embeddings before training, as a part
+    of upstream's. doser: how a dose scales a drug's embedding. max_genes: the most variable genes of the training
+    cells, with those of the programs. control_cells: how many a prediction averages over.
     """
 
     members: int = Field(default=3, ge=2)
     epochs: int = Field(default=60, ge=1)
-    batch_size: int = Field(default=128, ge=8)
-    learning_rate: Annotated[Number, Field(gt=0)] = 1e-3
-    n_latent: int = Field(default=32, ge=2)
+    batch_size: int = Field(default=64, ge=8)
+    learning_rate: Annotated[Number, Field(gt=0)] = 3e-3
+    weight_decay: Annotated[Number, Field(ge=0)] = 1e-6
+    n_latent: int = Field(default=16, ge=2)
     n_hidden: int = Field(default=128, ge=4)
     n_layers: int = Field(default=2, ge=1)
     doser: Literal["linear", "logsigm", "sigm"] = "linear"
-    adversary: Annotated[Number, Field(ge=0)] = 1.0
-    weight_decay: Annotated[Number, Field(ge=0)] = 1e-6
-    mixup: Annotated[Number, Field(ge=0)] = 0.0
-    embedding_scale: Annotated[Number, Field(gt=0)] = 0.01
+    adversary: Annotated[Number, Field(ge=0)] = 20.0
     adversary_rate: Annotated[Number, Field(gt=0)] = 1e-3
+    embedding_scale: Annotated[Number, Field(gt=0)] = 0.3
     max_genes: int = Field(default=2000, ge=1)
     control_cells: int = Field(default=500, ge=2)
     threads: int = Field(default=1, ge=1)
@@ -191,7 +192,6 @@ def plan(options: CpaOptions) -> dict[str, Any]:
         "wd": options.weight_decay,
         "reg_adv": options.adversary,
         "adv_lr": options.adversary_rate,
-        "mixup_alpha": options.mixup,
         "adv_steps": None,  # upstream trains the autoencoder on every third batch only; here on each
         "n_epochs_verbose": options.epochs,
     }
@@ -286,7 +286,7 @@ def _last_epoch() -> Any:
     """
     from pytorch_lightning import Callback
 
-    class LastEpoch(Callback):  # type: ignore[misc]
+    class LastEpoch(Callback):
         state: Any = None
 
         def on_train_end(self, trainer: Any, pl_module: Any) -> None:
