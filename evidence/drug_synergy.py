@@ -197,8 +197,8 @@ class DrugSynergy:
 
     def _partners(self, drug: str, line: str) -> tuple[float, float, int]:
         rows = [i for i in self._training if drug in self.synergy.pairs[i]]
-        values = self.synergy.scores[rows, self.synergy.lines.index(line)]
-        known = [float(value) for value in values if np.isfinite(value)]
+        column = self.synergy.lines.index(line)
+        known = [float(value) for value in self.synergy.scores[rows][:, column] if np.isfinite(value)]
         if not known:
             return 0.0, 0.0, 0
         return round(float(np.mean(known)), 4), round(float(np.std(known)), 4), len(known)
@@ -208,7 +208,7 @@ def _frozen(synergy: Synergy, held_out: tuple[Pair, ...]) -> SynergyFrozen:
     """Sister lines and standard errors, from training pairs alone."""
     training = np.array([pair not in held_out for pair in synergy.pairs])
     scores = synergy.scores[training & np.isfinite(synergy.scores).all(axis=1)]
-    agreement = np.corrcoef(scores.T)
+    agreement = np.asarray(np.corrcoef(scores.T))
     couples = sorted((-agreement[i, j], i, j) for i in range(len(agreement)) for j in range(i))
     chosen: list[tuple[str, str, float]] = []
     for _, i, j in couples:

@@ -1,8 +1,8 @@
 """A CPA ensemble: trained with whole combinations held out, saved, loaded, and predicting any pair of known drugs.
 
 A prediction is counterfactual: control cells are decoded under the pair, and the same cells under no drug are taken
-off. The standard deviation is the spread over members trained from different seeds: the network is not variational, so
-it has no posterior to draw from, and one that is would describe single cells, not how sure their mean is.
+off. The standard deviation is the spread over members trained from different seeds. The network's own posterior, where
+it is variational, is of single cells' basal states: it says nothing of how sure the mean of 500 of them is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Cpa:
         if getattr(training, "kind", None) != self.accepts:
             raise ContractError(f"expected training data of kind {self.accepts!r}, got {type(training).__name__}")
         compat.require()
-        seeds = [derive_seed(seed, "cpa", str(number)) % 2**31 for number in range(1, self.options.members + 1)]
+        seeds = sorted(derive_seed(seed, "cpa", str(n)) % 2**31 for n in range(1, self.options.members + 1))
         self.members = tuple(_member(training, self.options, one, out, say) for one in seeds)
         self.read_out(training.programs)
         self._synthetic = training.synthetic

@@ -35,25 +35,27 @@ VALIDATION_CELLS = 0.1
 class CpaOptions(Value):
     """How an ensemble is trained and asked.
 
-    members: networks, each from its own seed; their spread is the standard deviation. adversary: weight, and
-    adversary_rate: learning rate, of what keeps the drug out of a cell's basal state; without it the basal state
-    explains everything and drugs do nothing. embedding_scale: size of the drugs' embeddings before training, as a part
+    members: networks, each from its own seed; their spread is the standard deviation. variational: the basal state of
+    a cell costs KL divergence and a drug's embedding costs nothing, so that drugs are carried by their embeddings;
+    without it the basal state explains everything and drugs do little. adversary: weight, and adversary_rate: learning
+    rate, of upstream's classifier to the same end. embedding_scale: size of embeddings before training, as a part
     of upstream's. doser: how a dose scales a drug's embedding. max_genes: the most variable genes of the training
     cells, with those of the programs. control_cells: how many a prediction averages over.
     """
 
     members: int = Field(default=3, ge=2)
-    epochs: int = Field(default=60, ge=1)
-    batch_size: int = Field(default=64, ge=8)
+    epochs: int = Field(default=40, ge=1)
+    batch_size: int = Field(default=128, ge=8)
     learning_rate: Annotated[Number, Field(gt=0)] = 3e-3
     weight_decay: Annotated[Number, Field(ge=0)] = 1e-6
     n_latent: int = Field(default=16, ge=2)
     n_hidden: int = Field(default=128, ge=4)
-    n_layers: int = Field(default=2, ge=1)
+    n_layers: int = Field(default=1, ge=1)
+    variational: bool = True
     doser: Literal["linear", "logsigm", "sigm"] = "linear"
-    adversary: Annotated[Number, Field(ge=0)] = 20.0
+    adversary: Annotated[Number, Field(ge=0)] = 1.0
     adversary_rate: Annotated[Number, Field(gt=0)] = 1e-3
-    embedding_scale: Annotated[Number, Field(gt=0)] = 0.3
+    embedding_scale: Annotated[Number, Field(gt=0)] = 1.0
     max_genes: int = Field(default=2000, ge=1)
     control_cells: int = Field(default=500, ge=2)
     threads: int = Field(default=1, ge=1)
@@ -181,6 +183,7 @@ def hyper(facts: MemberFacts) -> dict[str, Any]:
         "n_layers_encoder": options.n_layers,
         "n_hidden_decoder": options.n_hidden,
         "n_layers_decoder": options.n_layers,
+        "variational": options.variational,
         "seed": derive_seed(facts.seed, "cpa network") % 2**31,
     }
 

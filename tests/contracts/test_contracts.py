@@ -16,7 +16,7 @@ from evidence.component_checks import (
     SimulatorUnderTest,
 )
 from evidence.contracts import CaseFile, Message, Readout, Reply, Request, Table
-from evidence.errors import ContractError
+from evidence.errors import ConfigError, ContractError
 from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SETTINGS, SIMULATORS
 from evidence.strict_yaml import read_value
 from interpreters.fake_server import FakeServer, chat
@@ -40,15 +40,57 @@ REQUEST = Request(
 )
 
 
-def settings(request: pytest.FixtureRequest) -> dict[str, SettingUnderTest]:
-    heat = HeatShock.freeze(data=None, shape="all", seed=1, options={})
-    made = {"heat_shock": SettingUnderTest(heat, lambda file: HeatShock.open(file, None))}
-    path = request.getfixturevalue("sachs_cells") if request.node.callspec.params["name"] == "signaling" else None
-    if path is not None:
-        signaling = read_value(CASES / "signaling.json", CaseFile, what="case file")
-        kind = SETTINGS.get("signaling")
-        made["signaling"] = SettingUnderTest(signaling, lambda file: kind.open(file, path))
-    return made
+def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnderTest:
+    """A cheap instance of every registered setting; a name without one fails with a KeyError."""
+    if name == "heat_shock":
+        heat = HeatShock.freeze(data=None, shape="all", seed=1, options={})
+        return SettingUnderTest(heat, lambda file: HeatShock.open(file, None))
+    kind = SETTINGS.get(name)
+    if name == "drug_synergy":
+        path = request.getfixturevalue("made_up_synergy")
+        case_file = kind.freeze(data=path, shape="published", seed=1, options={})
+        return SettingUnderTest(case_file, lambda file: kind.open(file, path))
+    shipped = {"signaling": "signaling.json", "drug_combination": "drug-combination.json"}[name]
+    path = request.getfixturevalue("sachs_cells") if name == "signaling" else None
+    return SettingUnderTest(read_value(CASES / shipped, CaseFile, what="case file"), lambda file: kind.open(file, path))
+
+
+SIMULATOR_INSTANCES = {
+    "bayes_net": ("signaling", {}),
+    "cpa": ("drug_combination", {"members": 2, "epochs": 1, "batch_size": 512, "n_hidden": 8, "n_latent": 4}),
+    "pair_ridge": ("drug_synergy", {}),
+    "response_table": ("drug_combination", {"table": "drug-combination-cpa.npz"}),
+}
+"""Simulator -> a setting that offers training data for it, and options that keep it cheap."""
+
+
+def simulator_under_test(name: str, request: pytest.FixtureRequest) -> SimulatorUnderTest:
+    """A cheap instance of every registered simulator; a name without one fails with a KeyError."""
+    if name == "mean_response":
+        heat = HeatShock.open(HeatShock.freeze(data=None, shape="all", seed=1, options={}), None)
+        return SimulatorUnderTest(lambda: MeanResponse(MeanResponse.Options()), heat.training(), heat.cases())
+    setting_name, options = SIMULATOR_INSTANCES[name]
+    if name == "cpa":
+        needs_cpa()
+    subject = setting_under_test(setting_name, request)
+    setting = subject.open(subject.case_file)
+    component = Component(name=name, options=options)
+    return SimulatorUnderTest(lambda: build(SIMULATORS, component, ""), setting.training(), setting.cases())
+
+
+def needs_cpa() -> None:
+    pytest.importorskip("torch", reason="needs CPA: make cpa")
+    from simulators.cpa import compat
+
+    try:
+        compat.require()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="module")
+def made_up_synergy(synergy_tables):
+    return synergy_tables()
 
 
 def judge(name: str, check, subject) -> None:
@@ -63,22 +105,13 @@ def judge(name: str, check, subject) -> None:
 @pytest.mark.parametrize("check", SETTING_CHECKS, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", SETTINGS.names())
 def test_settings(name, check, request):
-    judge(name, check, settings(request)[name])
+    judge(name, check, setting_under_test(name, request))
 
 
 @pytest.mark.parametrize("check", SIMULATOR_CHECKS, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", SIMULATORS.names())
 def test_simulators(name, check, request):
-    if name == "mean_response":
-        heat = HeatShock.open(HeatShock.freeze(data=None, shape="all", seed=1, options={}), None)
-        subject = SimulatorUnderTest(lambda: MeanResponse(MeanResponse.Options()), heat.training(), heat.cases())
-    else:
-        path = request.getfixturevalue("sachs_cells")
-        case_file = read_value(CASES / "signaling.json", CaseFile, what="case file")
-        setting = SETTINGS.get("signaling").open(case_file, path)
-        make = {"bayes_net": lambda: build(SIMULATORS, Component(name="bayes_net"), "")}[name]
-        subject = SimulatorUnderTest(make, setting.training(), setting.cases())
-    judge(name, check, subject)
+    judge(name, check, simulator_under_test(name, request))
 
 
 @pytest.mark.parametrize("check", ADAPTER_CHECKS, ids=lambda c: c.__name__)
