@@ -20,7 +20,7 @@ from scipy import sparse
 
 from evidence.conditions import Condition
 from evidence.errors import ContractError, DataError
-from evidence.values import derive_seed, sha256_of
+from evidence.values import derive_seed
 from simulators.gears import compat, store
 from simulators.gears.dataset import GearsDataset
 from simulators.gears.training import GearsOptions, Member, Say, plan_member, train_member
@@ -82,11 +82,11 @@ class Gears:
     @classmethod
     def load(cls, out: Path) -> Gears:
         """Every member saved under `out`. Raises DataError unless they belong to one ensemble."""
-        folders = sorted(path.parent for path in out.glob("*/description.json"))
+        folders = sorted(path.parent for path in out.glob("seed*/description.json"))  # not what a killed save left
         members = sorted((store.load_member(folder) for folder in folders), key=lambda m: m.facts.seed)
         if not members:
             raise DataError(f"no GEARS member in {out}")
-        if len({_shared(member) for member in members}) > 1 or len({m.facts.seed for m in members}) < len(members):
+        if len({m.facts.ensemble for m in members}) > 1 or len({m.facts.seed for m in members}) < len(members):
             raise DataError(f"{out} holds members of several ensembles: {', '.join(f.name for f in folders)}")
         return cls(members)
 
@@ -163,7 +163,7 @@ def _effect(member: Member, targets: Sequence[Sequence[int]]) -> NDArray[np.floa
     """(n_perturbations, n_genes) mean change over 300 cells."""
     n_genes = len(member.facts.genes)
     size = max(1, _ROWS_PER_BATCH // n_genes)
-    with torch.no_grad(), compat.seeded(0, member.facts.options.threads):
+    with torch.no_grad(), compat.quiet(), compat.seeded(0, member.facts.options.threads):
         first = [_forward(member.network, [t], n_genes) for t in targets]
         # an empty graph in front takes the place of the first cell
         other = [
@@ -196,10 +196,6 @@ def _check_additive(member: Member) -> None:
 
 def _mean_control(control: sparse.csr_matrix, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     return np.asarray(control[rows].mean(axis=0, dtype=np.float64)).ravel()
-
-
-def _shared(member: Member) -> str:
-    return sha256_of(member.facts.model_dump(mode="json", exclude={"seed", "validation"}))
 
 
 def _tell(say: Say | None, text: str) -> None:

@@ -59,7 +59,14 @@ class MemberFacts(Value):
     @property
     def key(self) -> str:
         """Hash of everything that decides the weights; the number of threads does not."""
-        return sha256_of(self.model_copy(update={"options": self.options.model_copy(update={"threads": 1})}))
+        return sha256_of(self.model_dump(mode="json", exclude={"options": {"threads"}}))
+
+    @property
+    def ensemble(self) -> str:
+        """Hash of what the members of one ensemble share: all but the seed and what follows from it."""
+        return sha256_of(
+            self.model_dump(mode="json", exclude={"options": {"threads"}, "seed": True, "validation": True})
+        )
 
 
 class Member(NamedTuple):

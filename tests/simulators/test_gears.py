@@ -122,6 +122,9 @@ def test_saved_and_loaded_members_predict_the_same(gears, tmp_path):
     np.testing.assert_array_equal(loaded.predict_expression(HELD, seed=1), gears.predict_expression(HELD, seed=1))
     with pytest.raises(ContractError, match="got a loaded one"):
         upstream_expression(loaded.members[0], HELD[0], seed=1)
+    (tmp_path / ".saving-x").mkdir()
+    (tmp_path / ".saving-x" / "description.json").write_text("{")
+    assert len(Gears.load(tmp_path).members) == 2
     weights = next(tmp_path.glob("*/weights.pt"))
     weights.write_bytes(weights.read_bytes() + b"\0")
     with pytest.raises(DataError, match="not the file that was saved"):
