@@ -13,8 +13,8 @@ from evidence.conditions import normalise_condition
 from evidence.contracts import CaseFile
 from evidence.registry import SETTINGS
 from evidence.strict_yaml import parse_value, read_value
+from simulators.cpa.facts import CpaOptions
 from simulators.cpa.model import Cpa
-from simulators.cpa.training import CpaOptions
 from simulators.response_table import save_table
 
 

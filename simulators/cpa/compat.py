@@ -98,14 +98,14 @@ def fresh(upstream: Upstream) -> Iterator[None]:
 
 @contextlib.contextmanager
 def seeded(seed: int, threads: int | None = None) -> Iterator[None]:
-    """Seed `random`, numpy and torch inside; after, put back the caller's states, torch's threads, and PL_GLOBAL_SEED.
+    """Seed `random`, numpy and torch inside; after, put back their states, torch's threads and the environment.
 
-    The environment variables are lightning's, whose global seeding leaves them behind.
+    Lightning's global seeding and some imports leave environment variables behind.
     """
     import torch
 
     states = random.getstate(), np.random.get_state(), torch.get_rng_state(), torch.get_num_threads()
-    environment = {name: os.environ.get(name) for name in ("PL_GLOBAL_SEED", "PL_SEED_WORKERS")}
+    environment = dict(os.environ)
     small = seed % 2**32
     try:
         random.seed(small)
@@ -119,10 +119,9 @@ def seeded(seed: int, threads: int | None = None) -> Iterator[None]:
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
         torch.set_num_threads(states[3])
-        for name, value in environment.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        for name in set(os.environ) - set(environment):
+            del os.environ[name]
+        os.environ.update(environment)
 
 
 @contextlib.contextmanager

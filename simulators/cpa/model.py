@@ -21,7 +21,9 @@ from evidence.program_cells import CHANGE_UNIT, ProgramCells
 from evidence.programs import Programs
 from evidence.values import Value, derive_seed, sha256_of
 from simulators.cpa import compat, store
-from simulators.cpa.training import CpaOptions, Member, plan_member, predict_change, train_member
+from simulators.cpa.counterfactual import predict_change
+from simulators.cpa.facts import CpaOptions, Member, plan_member
+from simulators.cpa.training import train_member
 from simulators.response_table import Provenance, ResponseTable, make_table
 
 Say = Callable[[str], None]

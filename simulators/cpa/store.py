@@ -14,7 +14,8 @@ from pydantic import ValidationError
 from evidence.errors import DataError
 from evidence.values import NonNegative, Value, canonical_json
 from simulators.cpa import compat
-from simulators.cpa.training import Member, MemberFacts, hyper
+from simulators.cpa.facts import Member, MemberFacts
+from simulators.cpa.training import hyper
 
 
 class _Description(Value):

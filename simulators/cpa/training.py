@@ -8,107 +8,21 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 from scipy import sparse
 
-from evidence.conditions import CONTROL, Condition
+from evidence.conditions import CONTROL
 from evidence.errors import ContractError, DataError
 from evidence.program_cells import ProgramCells
-from evidence.values import Number, Value, derive_seed, sha256_of
+from evidence.values import derive_seed
 from simulators.cpa import compat
+from simulators.cpa.facts import CONTROL_DOSE, MAX_TARGETS, CpaOptions, Expression, Member, MemberFacts, plan_member
 
-Expression = NDArray[np.float32]
-MAX_TARGETS = 2
-CONTROL_DOSE = 0.0
-"""Dosers give 0 at dose 0, so a control cell is its basal state. With a dose of 1 upstream also learns an embedding of
-"control": every drug's embedding then holds its offset, and a pair holds it twice (pairs were off by ten times more).
-"""
 VALIDATION_CELLS = 0.1
-
-
-class CpaOptions(Value):
-    """How an ensemble is trained and asked.
-
-    members: networks, each from its own seed; their spread is the standard deviation. variational: the basal state of
-    a cell costs KL divergence and a drug's embedding costs nothing, so that drugs are carried by their embeddings;
-    without it the basal state explains everything and drugs do little. adversary: weight, and adversary_rate: learning
-    rate, of upstream's classifier to the same end. embedding_scale: size of embeddings before training, as a part
-    of upstream's. doser: how a dose scales a drug's embedding. max_genes: the most variable genes of the training
-    cells, with those of the programs. control_cells: how many a prediction averages over.
-    """
-
-    members: int = Field(default=3, ge=2)
-    epochs: int = Field(default=40, ge=1)
-    batch_size: int = Field(default=128, ge=8)
-    learning_rate: Annotated[Number, Field(gt=0)] = 3e-3
-    weight_decay: Annotated[Number, Field(ge=0)] = 1e-6
-    n_latent: int = Field(default=16, ge=2)
-    n_hidden: int = Field(default=128, ge=4)
-    n_layers: int = Field(default=1, ge=1)
-    variational: bool = True
-    doser: Literal["linear", "logsigm", "sigm"] = "linear"
-    adversary: Annotated[Number, Field(ge=0)] = 1.0
-    adversary_rate: Annotated[Number, Field(gt=0)] = 1e-3
-    embedding_scale: Annotated[Number, Field(gt=0)] = 1.0
-    max_genes: int = Field(default=2000, ge=1)
-    control_cells: int = Field(default=500, ge=2)
-    threads: int = Field(default=1, ge=1)
-
-
-class MemberFacts(Value):
-    """What one member was trained on, and how. Its `key` changes with data, options, seed and versions.
-
-    drugs: in the order of the embedding, after padding and control. doses: each drug's median dose in training.
-    """
-
-    data_sha256: str
-    versions: dict[str, str]
-    options: CpaOptions
-    seed: int
-    genes: tuple[str, ...]
-    drugs: tuple[str, ...]
-    doses: tuple[float, ...]
-    conditions: dict[str, int]
-    held_out: tuple[str, ...]
-
-    @property
-    def key(self) -> str:
-        """Hash of everything that decides the weights; the number of threads does not."""
-        return sha256_of(self.model_copy(update={"options": self.options.model_copy(update={"threads": 1})}))
-
-
-class Member(NamedTuple):
-    """One trained network. control: (n_cells, n_genes) float32 log1p, the cells that predictions start from."""
-
-    facts: MemberFacts
-    network: Any
-    control: Expression
-    seconds: float | None = None
-
-
-def plan_member(training: ProgramCells, options: CpaOptions, seed: int) -> MemberFacts:
-    """What training would use, without training."""
-    cells = training.cells
-    drugs = sorted({target for condition in cells.rows for target in condition.targets})
-    if not drugs:
-        raise DataError("no perturbation to train on: every training cell is a control")
-    return MemberFacts(
-        data_sha256=cells.data_sha256,
-        versions=compat.versions(),
-        options=options,
-        seed=seed,
-        genes=_genes(training, options.max_genes),
-        drugs=tuple(drugs),
-        doses=tuple(_median_dose(training, drug) for drug in drugs),
-        conditions={condition.id: len(rows) for condition, rows in cells.rows.items()},
-        held_out=training.held_out,
-    )
 
 
 def train_member(training: ProgramCells, options: CpaOptions, seed: int) -> Member:
@@ -200,65 +114,9 @@ def plan(options: CpaOptions) -> dict[str, Any]:
     }
 
 
-def predict_change(member: Member, conditions: Sequence[Condition]) -> NDArray[np.float64]:
-    """(n_conditions, n_genes): counterfactual expression of control cells minus that of the same cells as control.
-
-    No treated cell is an input. Both terms come from the decoder, so what it reconstructs badly cancels.
-    """
-    position = {drug: number for number, drug in enumerate(member.facts.drugs)}
-    unknown = sorted({t for c in conditions for t in c.targets if t not in position})
-    if unknown:
-        raise DataError(f"CPA has no embedding of {', '.join(unknown)}: in no training condition")
-    before = _decode(member, [1, 0], [CONTROL_DOSE, 0.0])
-    rows = [
-        _decode(
-            member,
-            [position[t] + 2 for t in c.targets] + [0] * (MAX_TARGETS - len(c.targets)),
-            [member.facts.doses[position[t]] for t in c.targets] + [0.0] * (MAX_TARGETS - len(c.targets)),
-        )
-        - before
-        if c.targets
-        else np.zeros_like(before)
-        for c in conditions
-    ]
-    return np.array(rows).reshape(len(rows), len(member.facts.genes))
-
-
 def dense(x: Any) -> Expression:
     """A float32 array of a sparse or dense matrix."""
     return np.asarray(x.toarray() if sparse.issparse(x) else x, dtype=np.float32)
-
-
-def _decode(member: Member, perts: list[int], doses: list[float]) -> NDArray[np.float64]:
-    """(n_genes,) mean decoded expression of the control cells under one perturbation."""
-    x = torch.from_numpy(member.control)
-    with torch.no_grad(), compat.seeded(0, member.facts.options.threads):
-        inferred = member.network.inference(
-            x=x,
-            perts={"true": torch.tensor([perts] * len(x))},
-            perts_doses={"true": torch.tensor([doses] * len(x), dtype=torch.float32)},
-            covars_dict={},
-        )
-        decoded = member.network.generative(z=inferred["z"])["px"].loc
-    return np.asarray(decoded.numpy().mean(axis=0, dtype=np.float64))
-
-
-def _genes(training: ProgramCells, most: int) -> tuple[str, ...]:
-    """Genes of the programs and the most variable ones of the training cells, in the order of the columns."""
-    cells = training.cells
-    squared = np.asarray(cells.X.multiply(cells.X).mean(axis=0)).ravel()
-    variance = squared - np.asarray(cells.X.mean(axis=0)).ravel() ** 2
-    needed = {cells.column(gene) for program in training.programs.programs for gene in program.genes}
-    best = [int(i) for i in np.argsort(-variance, kind="stable") if int(i) not in needed]
-    kept = sorted(needed | set(best[: max(0, most - len(needed))]))
-    return tuple(cells.genes[column] for column in kept)
-
-
-def _median_dose(training: ProgramCells, drug: str) -> float:
-    if training.doses is None:
-        return 1.0
-    pairs = zip(training.cells.conditions, training.doses, strict=True)
-    return float(np.median([d for c, dose in pairs for t, d in zip(c.targets, dose, strict=True) if t == drug]))
 
 
 def _upstream_data(training: ProgramCells, x: Expression, facts: MemberFacts) -> Any:

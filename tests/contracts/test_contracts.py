@@ -7,6 +7,7 @@ from vcloop_heat_shock.setting import HeatShock
 from vcloop_heat_shock.simulator import MeanResponse
 
 from evidence.checks import SETTING_CHECKS, SettingUnderTest
+from evidence.combination_cases import freeze
 from evidence.component_checks import (
     ADAPTER_CHECKS,
     INTERPRETER_CHECKS,
@@ -45,6 +46,10 @@ def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnde
     if name == "heat_shock":
         heat = HeatShock.freeze(data=None, shape="all", seed=1, options={})
         return SettingUnderTest(heat, lambda file: HeatShock.open(file, None))
+    if name == "small combinations":
+        opened = request.getfixturevalue("combinations")()
+        kind = SETTINGS.get("drug_combination")
+        return SettingUnderTest(freeze(opened, "published", 1), lambda file: kind.on_cells(file, opened))
     kind = SETTINGS.get(name)
     if name == "drug_synergy":
         path = request.getfixturevalue("made_up_synergy")
@@ -57,7 +62,7 @@ def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnde
 
 SIMULATOR_INSTANCES = {
     "bayes_net": ("signaling", {}),
-    "cpa": ("drug_combination", {"members": 2, "epochs": 1, "batch_size": 512, "n_hidden": 8, "n_latent": 4}),
+    "cpa": ("small combinations", {"members": 2, "epochs": 1, "n_hidden": 8, "n_latent": 4}),
     "pair_ridge": ("drug_synergy", {}),
     "response_table": ("drug_combination", {"table": "drug-combination-cpa.npz"}),
 }

@@ -21,8 +21,8 @@ from evidence.conditions import CONTROL
 from evidence.program_cells import ProgramCells
 from evidence.programs import condition_scores, learn_programs, response
 from scoring.change import compare_predictors, naive_predictions
+from simulators.cpa.facts import CpaOptions
 from simulators.cpa.model import Cpa
-from simulators.cpa.training import CpaOptions
 from simulators.response_table import save_table
 
 
