@@ -21,11 +21,11 @@ from evidence.combination_rules import (
 from evidence.conditions import CONTROL, Condition, normalise_condition
 from evidence.contracts import Case, CaseFile, Measurement, Perturbation, Readout
 from evidence.errors import ConfigError
-from evidence.program_cells import CHANGE_UNIT
 from evidence.programs import Program, learn_programs, score_cells
 from evidence.values import canonical_json, derive_seed
 
 SETTING = "drug_combination"
+CHANGE_UNIT = "log1p change from control"
 N_BOOTSTRAP = 10
 
 

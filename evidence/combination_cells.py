@@ -16,17 +16,18 @@ from evidence.cells import from_anndata, read_h5ad
 from evidence.combination_twin import make_twin
 from evidence.conditions import CONTROL_LABELS, Condition, normalise_condition
 from evidence.datasets import locate
+from evidence.doses import check_doses, target_doses
 from evidence.errors import DataError
 from evidence.perturbed import NORMAN_CARD, DataCard, PerturbedCells, Scale
-from evidence.program_cells import check_doses
 
 SourceName = Literal["twin", "combosciplex", "combosciplex_prep", "norman_devel"]
 COMBOSCIPLEX_CARD = DataCard(name="combosciplex", cell_line="A549", modality="drugs, alone and in pairs (sci-Plex)")
 
 
 class Source(NamedTuple):
-    """How one source is read. `file` is in the data set's folder; `control` is its label of untreated cells."""
+    """How one source is read. dataset: in the catalogue. file: in its folder. control: the label of untreated cells."""
 
+    dataset: str
     file: str
     column: str
     control: str | None
@@ -36,11 +37,16 @@ class Source(NamedTuple):
 
 
 SOURCES: Mapping[str, Source] = {
-    "combosciplex": Source("combosciplex.h5ad", "condition", "control", None, COMBOSCIPLEX_CARD),
+    "combosciplex": Source("combosciplex", "combosciplex.h5ad", "condition", "control", None, COMBOSCIPLEX_CARD),
     "combosciplex_prep": Source(
-        "combo_sciplex_prep_hvg_filtered.h5ad", "condition_ID", "CHEMBL504", "log_dose", COMBOSCIPLEX_CARD
+        "combosciplex_prep",
+        "combo_sciplex_prep_hvg_filtered.h5ad",
+        "condition_ID",
+        "CHEMBL504",
+        "log_dose",
+        COMBOSCIPLEX_CARD,
     ),
-    "norman_devel": Source("devel.h5ad", "condition", None, None, NORMAN_CARD),
+    "norman_devel": Source("norman", "devel.h5ad", "condition", None, None, NORMAN_CARD),
 }
 NAMES: tuple[SourceName, ...] = ("twin", "combosciplex", "combosciplex_prep", "norman_devel")
 
@@ -66,7 +72,7 @@ def open_combinations(source: SourceName, data: Path | None) -> CombinationCells
             raise DataError(f"the twin is generated, it is not read from {data}; leave data out, or name a source")
         return CombinationCells("twin", make_twin())
     spec = SOURCES[source]
-    found = locate(source, data)
+    found = locate(spec.dataset, data)
     return from_combinations(read_h5ad(found / spec.file if found.is_dir() else found), source, spec)
 
 
@@ -87,29 +93,6 @@ def from_combinations(adata: Any, source: SourceName, spec: Source) -> Combinati
     doses = tuple(target_doses(labels.iloc[row], texts.iloc[row], controls) for row in rows)
     check_doses(cells, doses)
     return CombinationCells(source, cells, doses)
-
-
-def target_doses(label: str, text: str, controls: Collection[str] = CONTROL_LABELS) -> tuple[float, ...]:
-    """Doses in the order of the condition's sorted targets: `C+B` with `0.25+1.0` is B 1.0, C 0.25.
-
-    A text has one dose for each part of the label, control parts included, or one for each target.
-    """
-    condition = normalise_condition(label, controls)
-    parts = [part.strip() for part in label.split("+")]
-    try:
-        given = [float(part) for part in text.split("+")]
-    except ValueError:
-        raise DataError(f"condition {label!r}: dose {text!r} is not a number for each part") from None
-    named = [part for part in parts if part not in controls]
-    if len(given) == len(parts):
-        found = dict(zip(parts, given, strict=True))
-    elif len(given) == len(named):
-        found = dict(zip(named, given, strict=True))
-    elif not named:
-        found = {}
-    else:
-        raise DataError(f"condition {label!r}: expected {len(parts)} doses, got {len(given)} ({text!r})")
-    return tuple(found[target] for target in condition.targets)
 
 
 def held_out_of_split(

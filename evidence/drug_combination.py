@@ -42,7 +42,8 @@ from evidence.contracts import (
     Truth,
 )
 from evidence.errors import ConfigError, ContractError, DataError, did_you_mean
-from evidence.program_cells import ProgramCells
+from evidence.expression import CellData, ExpressionPrograms
+from evidence.perturbed import PerturbedCells
 from evidence.programs import Effect, Scores, response, score_cells
 
 __all__ = ["DrugCombination", "freeze"]
@@ -153,16 +154,23 @@ class DrugCombination:
             for r in case.readouts
         )
 
-    def training(self) -> ProgramCells:
-        """Training cells with the frozen programs; no cell of a held-out pair is among them."""
-        rows = training_rows(self.parts)
-        doses = self.opened.doses
-        return ProgramCells(
-            cells=self.opened.cells.select(rows),
-            programs=self.frozen.programs,
-            held_out=self.frozen.held_out,
-            doses=None if doses is None else tuple(doses[row] for row in rows),
+    def training(self) -> ExpressionPrograms:
+        """The frozen programs, what is held out, and the hash of the cells that a simulator may have seen."""
+        weights, seen = self.frozen.programs.weights, self._training_cells.data_sha256
+        return ExpressionPrograms(weights, "change", self.frozen.held_out, cells_sha256=seen)
+
+    def cell_data(self) -> CellData:
+        """Training cells for a simulator (`vcloop simulate`); no cell of a held-out pair is among them."""
+        cells, doses = self._training_cells, self.opened.doses
+        held_out = tuple(normalise_condition(name) for name in self.frozen.held_out)
+        return CellData(
+            cells=cells,
+            held_out=held_out,
+            wanted=tuple(sorted({*cells.perturbations, *held_out})),
+            terms=None,
             synthetic=self.opened.synthetic,
+            doses=None if doses is None else tuple(doses[row] for row in training_rows(self.parts)),
+            readout_genes=frozenset(gene for p in self.frozen.programs.programs for gene in p.genes),
         )
 
     def responses(self, case: Case) -> tuple[Response, ...]:
@@ -184,6 +192,10 @@ class DrugCombination:
             rule: tuple(Prediction(readout=r.id, mean=float(values[r.id]), sd=0.0) for r in case.readouts)
             for rule, values in by_name.items()
         }
+
+    @cached_property
+    def _training_cells(self) -> PerturbedCells:
+        return self.opened.cells.select(training_rows(self.parts))
 
     @cached_property
     def _responses(self) -> dict[Condition, Effect]:

@@ -69,6 +69,7 @@ SETTINGS = Registry(
     {
         "drug_combination": "evidence.drug_combination:DrugCombination",
         "drug_synergy": "evidence.drug_synergy:DrugSynergy",
+        "gene_pair": "evidence.gene_pair:GenePair",
         "signaling": "evidence.signaling:Signaling",
     },
 )
@@ -77,9 +78,9 @@ SIMULATORS = Registry(
     "vcloop.simulators",
     {
         "bayes_net": "simulators.bayes_net:BayesNet",
-        "cpa": "simulators.cpa.model:Cpa",
+        "cpa": "simulators.stored:Cpa",
+        "gears": "simulators.stored:Gears",
         "pair_ridge": "simulators.pair_ridge:PairRidge",
-        "response_table": "simulators.stored:Stored",
     },
 )
 ADAPTERS = Registry(
@@ -110,4 +111,10 @@ POLICIES = Registry(
         "random": "loops.policies:RandomChoice",
     },
 )
+TRAINERS = Registry(
+    "trainer",
+    "vcloop.trainers",
+    {"cpa": "simulators.cpa.trainer:train_table", "gears": "simulators.gears.trainer:train_table"},
+)
+"""Functions behind `vcloop simulate`: they train a simulator and return a response table."""
 REGISTRIES = (SETTINGS, SIMULATORS, ADAPTERS, INTERPRETERS, POLICIES)

@@ -1,90 +1,153 @@
-"""The stored simulator: predictions of a heavy simulator from its response table, so that no run trains by accident.
-
-The table says what it was trained on; it is refused for other cells, and where a case's combination was not held out.
-"""
+"""Simulators that answer from a response table: predictions made once with `vcloop simulate`."""
 
 from __future__ import annotations
 
+import csv
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
-from evidence.conditions import normalise_condition
+import numpy as np
+from pydantic import Field
+
 from evidence.contracts import Perturbation, Prediction
-from evidence.errors import ConfigError, ContractError, DataError, did_you_mean
-from evidence.program_cells import CHANGE_UNIT, ProgramCells
-from evidence.values import Name, Value
-from simulators.response_table import ResponseTable, load_table
-
-SHIPPED = Path(__file__).resolve().parent.parent / "cases"
+from evidence.errors import ConfigError, ContractError, DataError
+from evidence.expression import ExpressionPrograms
+from evidence.values import Number, Value
+from simulators.response_table import Estimate, Provenance, ResponseTable, load_table, make_table
 
 
 class StoredOptions(Value):
-    """table: a response table (.npz), as an absolute path or as the name of one that is shipped in cases/."""
+    """Options of a stored simulator.
 
-    table: Name
+    table: an .npz response table, or a .csv of mean changes (first column the perturbation, one column a gene).
+    sd: standard deviation of a prediction where the table knows none; without it such a table is refused.
+    singles: for an interaction, take A and B from the table ("predicted") or from their known responses ("observed").
+    trust_held_out: take a table that does not record what it was trained on at its maker's word.
+    """
+
+    table: Path
+    sd: Annotated[Number, Field(gt=0)] | None = None
+    singles: Literal["predicted", "observed"] = "predicted"
+    trust_held_out: bool = False
 
 
-class Stored:
-    """Simulator of kind "program_cells" that reads its predictions from a table over genes."""
+class StoredResponses:
+    """Predictions from a response table, projected onto the setting's readouts."""
 
     Options: ClassVar[type[Value]] = StoredOptions
-    accepts: ClassVar[str] = ProgramCells.kind
+    accepts: ClassVar[str] = ExpressionPrograms.kind
+    made_by: ClassVar[str | None] = None
 
     def __init__(self, options: StoredOptions):
         self.options = options
         self._table: ResponseTable | None = None
+        self._training: ExpressionPrograms | None = None
 
-    def fit(self, training: ProgramCells, *, seed: int) -> None:
-        """Read the table and project it on the programs. Raises DataError if it was made from other cells."""
-        if getattr(training, "kind", None) != self.accepts:
-            raise ContractError(f"expected training data of kind {self.accepts!r}, got {type(training).__name__}")
-        table = load_table(table_path(self.options.table))
-        _check_fits(table, training, self.options.table)
-        self._table = table.project(training.programs.weights)
-        if self._table.sd is None:
-            raise DataError(f"{self.options.table}: expected at least two ensemble members for a standard deviation")
+    def identity(self) -> dict[str, Any]:
+        """Which table answers: its content hash and who made it."""
+        table = self._load()
+        return {"simulator": table.provenance.simulator, "table_sha256": table.sha256, "n_members": len(table.members)}
+
+    def fit(self, training: ExpressionPrograms, *, seed: int) -> None:
+        """Project the table onto the readouts. Raises DataError where it was trained on held-out or on other cells."""
+        table = self._load()
+        seen = sorted(set(training.held_out) - set(table.provenance.held_out))
+        if seen and not self.options.trust_held_out:
+            raise DataError(
+                f"{self.options.table}: expected predictions made without any cell of {', '.join(training.held_out)}; "
+                f"the table does not say so for {', '.join(seen)}. Make it again with them held out (vcloop simulate), "
+                "or set trust_held_out: true if its maker says so"
+            )
+        made_on = table.provenance.data_sha256
+        if training.cells_sha256 not in ("", made_on):
+            raise DataError(
+                f"{self.options.table}: expected predictions made from the run's training cells, sha256 "
+                f"{training.cells_sha256}; the table says {made_on}. Make it again for this case file (vcloop simulate)"
+            )
+        self._training = training
+        self._table = table.project(training.weights)
 
     def predict(self, perturbation: Perturbation, readouts: Sequence[str]) -> tuple[Prediction, ...]:
-        """The stored change of every program, mean and standard deviation over the members."""
-        if self._table is None:
+        """Mean and standard deviation over members. Raises DataError for a perturbation the table does not have."""
+        if self._table is None or self._training is None:
             raise ContractError("expected fit before predict")
-        columns = {name: at for at, name in enumerate(self._table.columns)}
-        unknown = [name for name in readouts if name not in columns]
-        if unknown:
-            raise ConfigError(f"no program {unknown[0]!r}.{did_you_mean(unknown[0], columns)}")
-        mean, sd = self._table.estimate(normalise_condition("+".join(perturbation.targets)).id)
-        if sd is None:
-            raise ContractError("expected a table with members")
+        estimate = self._estimate(self._table, self._training, perturbation)
+        place = {name: n for n, name in enumerate(self._table.columns)}
+        sd = self._sd(estimate)
         return tuple(
-            Prediction(readout=name, mean=float(mean[columns[name]]), sd=float(sd[columns[name]])) for name in readouts
+            Prediction(readout=r, mean=float(estimate.mean[place[r]]), sd=float(sd[place[r]])) for r in readouts
         )
 
+    def _load(self) -> ResponseTable:
+        path = self.options.table
+        table = read_delta_csv(path) if path.suffix == ".csv" else load_table(path)
+        if self.made_by not in (None, table.provenance.simulator):
+            raise DataError(f"{path} was made by {table.provenance.simulator!r}, not by {self.made_by!r}")
+        return table
 
-def table_path(name: str) -> Path:
-    """Where a table is. Raises ConfigError for a relative path: it would depend on the working folder."""
-    path = Path(name).expanduser()
-    if path.is_absolute():
-        return path
-    if path.parent != Path() or not (SHIPPED / path).is_file():
-        shipped = [p.name for p in SHIPPED.glob("*.npz")]
-        raise ConfigError(
-            f"table {name!r}: expected an absolute path or a shipped table.{did_you_mean(path.name, shipped)}"
-        )
-    return SHIPPED / path
+    def _estimate(self, table: ResponseTable, training: ExpressionPrograms, perturbation: Perturbation) -> Estimate:
+        name = "+".join(sorted(perturbation.targets))
+        if training.contrast == "change":
+            return table.estimate(name)
+        first, second = sorted(perturbation.targets)
+        if self.options.singles == "predicted":
+            return table.interaction(name, (first, second))
+        absent = [target for target in (first, second) if target not in training.singles]
+        if absent:
+            raise DataError(f"no known response of {', '.join(absent)}: singles: observed cannot predict {name}")
+        both = table.estimate(name)
+        known = [[training.singles[target][column] for column in table.columns] for target in (first, second)]
+        return Estimate(both.mean - np.sum(known, axis=0), both.sd)
+
+    def _sd(self, estimate: Estimate) -> Any:
+        if estimate.sd is not None:
+            return estimate.sd
+        if self.options.sd is None:
+            raise ConfigError(
+                f"{self.options.table} has one member or means only, so no standard deviation: set the option sd, or "
+                "make the table with at least two members"
+            )
+        return np.full(estimate.mean.shape, self.options.sd)
 
 
-def _check_fits(table: ResponseTable, training: ProgramCells, name: str) -> None:
-    made = table.provenance
-    if made.data_sha256 != training.cells.data_sha256:
-        raise DataError(
-            f"{name}: {made.simulator} was trained on cells with sha256 {made.data_sha256}, the run's training cells "
-            f"have {training.cells.data_sha256}; make a table for this case file"
-        )
-    if table.unit != CHANGE_UNIT:
-        raise DataError(f"{name}: expected predictions in {CHANGE_UNIT!r}, got {table.unit!r}")
-    missing = sorted(set(training.held_out) - set(made.held_out))
-    if missing:
-        raise DataError(
-            f"{name}: {made.simulator} was trained on combinations that the cases hide: {', '.join(missing)}"
-        )
+class Gears(StoredResponses):
+    """GEARS (Roohani et al. 2023) through a response table made by `vcloop simulate gears`."""
+
+    made_by: ClassVar[str | None] = "gears"
+
+
+class Cpa(StoredResponses):
+    """CPA (Lotfollahi et al. 2023) through a response table made by `vcloop simulate cpa`."""
+
+    made_by: ClassVar[str | None] = "cpa"
+
+
+def read_delta_csv(path: Path) -> ResponseTable:
+    """Mean changes from a CSV. Raises DataError naming row and column of what is no number, and repeated rows."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"cannot read the table of changes {path}: {error}") from error
+    if len(rows) < 2 or len(rows[0]) < 2:
+        raise DataError(f"{path}: expected a header (perturbation, then genes) and at least one row")
+    header, body = rows[0], rows[1:]
+    values = [[_number(path, header, n, row, c) for c in range(1, len(header))] for n, row in enumerate(body, start=2)]
+    provenance = Provenance(simulator="gears", data_sha256="unknown", note=f"means from {path.name}, as published")
+    names = ["+".join(sorted(row[0].split("+"))) for row in body]
+    return make_table(
+        names, header[1:], np.empty((0, *np.shape(values))), unit="log1p change", provenance=provenance, mean=values
+    )
+
+
+def _number(path: Path, header: Sequence[str], row_number: int, row: Sequence[str], column: int) -> float:
+    text = row[column].strip() if column < len(row) else ""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{path} row {row_number}, column {header[column]}: expected a number, got {text!r}")
+    return value

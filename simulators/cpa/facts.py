@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evidence.errors import DataError
-from evidence.program_cells import ProgramCells
+from evidence.conditions import CONTROL
+from evidence.doses import check_doses
+from evidence.errors import ContractError, DataError
+from evidence.expression import CellData
 from evidence.values import Number, Value, sha256_of
 from simulators.cpa import compat
 
@@ -24,7 +26,7 @@ CONTROL_DOSE = 0.0
 class CpaOptions(Value):
     """How an ensemble is trained and asked.
 
-    members: networks, each from its own seed; their spread is the standard deviation. variational: the basal state of
+    variational: the basal state of
     a cell costs KL divergence and a drug's embedding costs nothing, so that drugs are carried by their embeddings;
     without it the basal state explains everything and drugs do little. adversary: weight, and adversary_rate: learning
     rate, of upstream's classifier to the same end. embedding_scale: size of embeddings before training, as a part
@@ -32,7 +34,6 @@ class CpaOptions(Value):
     cells, with those of the programs. control_cells: how many a prediction averages over.
     """
 
-    members: int = Field(default=3, ge=2)
     epochs: int = Field(default=40, ge=1)
     batch_size: int = Field(default=128, ge=8)
     learning_rate: Annotated[Number, Field(gt=0)] = 3e-3
@@ -81,7 +82,22 @@ class Member(NamedTuple):
     seconds: float | None = None
 
 
-def plan_member(training: ProgramCells, options: CpaOptions, seed: int) -> MemberFacts:
+def training_cells(data: CellData) -> CellData:
+    """The data without any cell of a held-out combination, checked. Raises DataError for doses that do not fit."""
+    cells, hidden = data.cells, set(data.held_out)
+    keep = [row for row, condition in enumerate(cells.conditions) if condition not in hidden]
+    doses = None if data.doses is None else tuple(data.doses[row] for row in keep)
+    training = data._replace(cells=cells.select(keep), doses=doses, held_out=tuple(sorted(hidden)))
+    if hidden & set(training.cells.rows):
+        raise ContractError("cells of a held-out combination are among the training cells")
+    if CONTROL not in training.cells.rows:
+        raise DataError("no control cell among the training cells")
+    if doses is not None:
+        check_doses(training.cells, doses)
+    return training
+
+
+def plan_member(training: CellData, options: CpaOptions, seed: int) -> MemberFacts:
     """What training would use, without training."""
     cells = training.cells
     drugs = sorted({target for condition in cells.rows for target in condition.targets})
@@ -96,22 +112,22 @@ def plan_member(training: ProgramCells, options: CpaOptions, seed: int) -> Membe
         drugs=tuple(drugs),
         doses=tuple(_median_dose(training, drug) for drug in drugs),
         conditions={condition.id: len(rows) for condition, rows in cells.rows.items()},
-        held_out=training.held_out,
+        held_out=tuple(c.id for c in training.held_out),
     )
 
 
-def _genes(training: ProgramCells, most: int) -> tuple[str, ...]:
+def _genes(training: CellData, most: int) -> tuple[str, ...]:
     """Genes of the programs and the most variable ones of the training cells, in the order of the columns."""
     cells = training.cells
     squared = np.asarray(cells.X.multiply(cells.X).mean(axis=0)).ravel()
     variance = squared - np.asarray(cells.X.mean(axis=0)).ravel() ** 2
-    needed = {cells.column(gene) for program in training.programs.programs for gene in program.genes}
+    needed = {cells.column(gene) for gene in training.readout_genes}
     best = [int(i) for i in np.argsort(-variance, kind="stable") if int(i) not in needed]
     kept = sorted(needed | set(best[: max(0, most - len(needed))]))
     return tuple(cells.genes[column] for column in kept)
 
 
-def _median_dose(training: ProgramCells, drug: str) -> float:
+def _median_dose(training: CellData, drug: str) -> float:
     if training.doses is None:
         return 1.0
     pairs = zip(training.cells.conditions, training.doses, strict=True)

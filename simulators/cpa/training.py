@@ -17,7 +17,7 @@ from scipy import sparse
 
 from evidence.conditions import CONTROL
 from evidence.errors import ContractError, DataError
-from evidence.program_cells import ProgramCells
+from evidence.expression import CellData
 from evidence.values import derive_seed
 from simulators.cpa import compat
 from simulators.cpa.facts import CONTROL_DOSE, MAX_TARGETS, CpaOptions, Expression, Member, MemberFacts, plan_member
@@ -25,7 +25,7 @@ from simulators.cpa.facts import CONTROL_DOSE, MAX_TARGETS, CpaOptions, Expressi
 VALIDATION_CELLS = 0.1
 
 
-def train_member(training: ProgramCells, options: CpaOptions, seed: int) -> Member:
+def train_member(training: CellData, options: CpaOptions, seed: int) -> Member:
     """Train one network. Random states, torch's threads, upstream's classes and the working folder are as before."""
     facts = plan_member(training, options, seed)
     upstream = compat.load()
@@ -119,7 +119,7 @@ def dense(x: Any) -> Expression:
     return np.asarray(x.toarray() if sparse.issparse(x) else x, dtype=np.float32)
 
 
-def _upstream_data(training: ProgramCells, x: Expression, facts: MemberFacts) -> Any:
+def _upstream_data(training: CellData, x: Expression, facts: MemberFacts) -> Any:
     """AnnData as upstream wants it: labels and doses sorted alike, and a part of the cells for choosing the epoch."""
     import anndata
     import pandas as pd

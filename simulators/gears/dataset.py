@@ -21,10 +21,11 @@ from typing import Any, Literal
 
 from evidence.conditions import Condition
 from evidence.errors import DataError
+from evidence.files import file_sha256
 from evidence.perturbed import PerturbedCells
 from evidence.values import Value, canonical_json, sha256_of
 from simulators.gears import compat
-from simulators.gears.go import GoAnnotations, file_sha256
+from simulators.gears.go import GoAnnotations
 
 MIN_CELLS = 2
 """Upstream's ranking of genes needs two cells of a condition."""

@@ -7,17 +7,15 @@ unpickler; or a folder with GEARS' originals (`gene2go_all.pkl`, `go_essential_a
 from __future__ import annotations
 
 import csv
-import gzip
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import sparse
 
+from evidence.annotations import check_terms, read_terms
 from evidence.errors import DataError
 from evidence.values import sha256_of
 from simulators.gears.compat import read_plain_pickle
@@ -61,8 +59,8 @@ def read_go(path: Path) -> GoAnnotations:
         return _read_originals(path)
     if not path.is_file():
         raise DataError(f"no GO annotation file {path}")
-    raw = read_plain_pickle(path) if path.suffix == ".pkl" else _read_json(path)
-    return make_go(_gene2go(raw, path), source=path.name)
+    terms = check_terms(read_plain_pickle(path), path) if path.suffix == ".pkl" else read_terms(path)
+    return make_go(terms, source=path.name)
 
 
 def make_go(gene2go: Mapping[str, Iterable[str]], *, source: str, edges: Iterable[Edge] = ()) -> GoAnnotations:
@@ -83,24 +81,7 @@ def _read_originals(folder: Path) -> GoAnnotations:
             rows = [Edge(r["source"], r["target"], float(r["importance"])) for r in csv.DictReader(file)]
     except (KeyError, ValueError, csv.Error) as error:
         raise DataError(f"{edges}: expected the columns source, target, importance ({error})") from error
-    return make_go(_gene2go(read_plain_pickle(gene2go), gene2go), source=str(folder.name), edges=rows)
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        return json.loads(data)
-    except (OSError, EOFError, ValueError) as error:
-        raise DataError(f"{path} is not JSON (or JSON.gz) of gene -> list of GO ids: {error}") from error
-
-
-def _gene2go(raw: Any, path: Path) -> dict[str, frozenset[str]]:
-    if not isinstance(raw, dict) or not raw:
-        raise DataError(f"{path}: expected a mapping gene -> GO ids, got {type(raw).__name__}")
-    for gene, terms in raw.items():
-        if not isinstance(gene, str) or not isinstance(terms, list | set | frozenset | tuple):
-            raise DataError(f"{path}: expected gene -> list of GO ids, got {gene!r} -> {type(terms).__name__}")
-    return {gene: frozenset(map(str, terms)) for gene, terms in raw.items() if terms}
+    return make_go(check_terms(read_plain_pickle(gene2go), gene2go), source=str(folder.name), edges=rows)
 
 
 def _jaccard(names: list[str], gene2go: Mapping[str, frozenset[str]]) -> tuple[Edge, ...]:
@@ -115,9 +96,3 @@ def _jaccard(names: list[str], gene2go: Mapping[str, frozenset[str]]) -> tuple[E
     kept = index > MIN_JACCARD
     triples = zip(shared.row[kept], shared.col[kept], index[kept], strict=True)
     return tuple(sorted(Edge(names[i], names[j], float(value)) for i, j, value in triples))
-
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

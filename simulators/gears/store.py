@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from scipy import sparse
 
 from evidence.errors import DataError
+from evidence.files import file_sha256
 from evidence.values import NonNegative, Value, canonical_json
 from simulators.gears import compat
-from simulators.gears.go import file_sha256
 from simulators.gears.training import Member, MemberFacts
 
 

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from evidence import combination_twin
-from evidence.combination_cells import SOURCES, from_combinations, held_out_of_split, open_combinations, target_doses
+from evidence.combination_cells import SOURCES, from_combinations, held_out_of_split, open_combinations
 from evidence.conditions import CONTROL, Condition, choose_control, pair
+from evidence.doses import target_doses
 from evidence.errors import DataError
 
 anndata = pytest.importorskip("anndata", reason='needs: pip install -e ".[cells]"')

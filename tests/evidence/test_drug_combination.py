@@ -11,7 +11,6 @@ from evidence.conditions import CONTROL, Condition, normalise_condition, pair
 from evidence.contracts import CaseFile
 from evidence.drug_combination import DrugCombination
 from evidence.errors import ConfigError, ContractError, DataError
-from evidence.program_cells import ProgramCells
 from evidence.programs import Effect
 
 MODALITIES = ("table", "figure")
@@ -45,7 +44,7 @@ def test_the_published_shape_is_ten_cases_with_three_programs(root):
         taken = [set(part.tolist()) for part in parts]
         assert sum(map(len, taken)) == len(set().union(*taken)) == len(setting.opened.cells.rows[condition])
         assert (len(parts.reserved), len(parts.training) > 0) == ((48, False) if condition in held_out else (0, True))
-    assert not held_out & set(setting.training().cells.rows)
+    assert not held_out & set(setting.cell_data().cells.rows)
     assert not held_out & {normalise_condition(name) for name in setting.frozen.programs.conditions}
 
 
@@ -79,7 +78,8 @@ def test_hidden_outcomes_change_neither_case_file_nor_evidence(case_file, settin
         assert setting.responses(case) == shuffled.responses(case)
         assert setting.baselines(case) == shuffled.baselines(case)
         assert setting.truth(case) != shuffled.truth(case)
-    assert setting.training().cells.data_sha256 == shuffled.training().cells.data_sha256
+    assert setting.training() == shuffled.training()
+    assert setting.cell_data().cells.data_sha256 == shuffled.cell_data().cells.data_sha256
 
 
 def test_truth_and_observation_come_from_different_cells(setting):
@@ -113,9 +113,12 @@ def test_a_drug_not_measured_alone_gets_what_its_training_pairs_leave():
         naive(pair("A", "Z"), effects)
 
 
-def test_training_cells_of_a_held_out_pair_are_refused(opened, setting):
-    with pytest.raises(ContractError, match=r"held-out combinations with cells in the training part: A\+B"):
-        ProgramCells(opened.cells, setting.frozen.programs, ("B+A",))
+def test_simulators_get_training_cells_alone(opened, setting):
+    data = setting.cell_data()
+    assert {c.id for c in data.held_out} == set(HIDDEN)
+    assert not set(data.held_out) & set(data.cells.rows)
+    assert set(data.held_out) < set(data.wanted)
+    assert data.cells.data_sha256 == setting.training().cells_sha256
     parts = split_cells(opened.cells, [normalise_condition(name) for name in HIDDEN], 1)
     assert len(training_rows(parts)) == 100 + 60 * 5 + 70
 

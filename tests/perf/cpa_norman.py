@@ -12,13 +12,14 @@ import argparse
 import json
 import resource
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from evidence.cells import read_cells
 from evidence.conditions import CONTROL
-from evidence.program_cells import ProgramCells
+from evidence.expression import CellData
 from evidence.programs import condition_scores, learn_programs, response
 from scoring.change import compare_predictors, naive_predictions
 from simulators.cpa.facts import CpaOptions
@@ -32,25 +33,30 @@ def main() -> None:
     parser.add_argument("--cells", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--options", default="{}", help="CPA's options as JSON")
+    parser.add_argument("--members", type=int, default=2)
     given = parser.parse_args()
     cells = read_cells(given.cells)
     held = [c for c in cells.perturbations if c.double and all(single in cells.rows for single in c.singles)]
     training = cells.without(held)
     programs = learn_programs(training, n_programs=3, seed=1)
-    cpa = Cpa(CpaOptions.model_validate_json(given.options))
+    options = CpaOptions.model_validate_json(given.options)
     start = time.monotonic()
-    cpa.fit(
-        ProgramCells(training, programs, tuple(c.id for c in held)),
-        seed=1,
-        out=given.out / "members",
-        say=lambda text: print(f"  {text}", flush=True),
+    data = CellData(
+        cells,
+        tuple(held),
+        cells.perturbations,
+        None,
+        False,
+        readout_genes=frozenset(g for p in programs.programs for g in p.genes),
     )
+    say = partial(print, " ", flush=True)
+    cpa = Cpa.train(data, options, members=given.members, seed=1, out=given.out / "members", say=say)
     minutes = (time.monotonic() - start) / 60
     table = cpa.table(c for c in cells.perturbations if cpa.can_predict(c))
     save_table(table, given.out / "responses.npz")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     print(f"{len(held)} pairs held out, {len(cpa.members)} members: {minutes:.1f} minutes, peak {peak:.2f} GB")
-    print(json.dumps(cpa.options.model_dump()))
+    print(json.dumps(options.model_dump()))
     mean = {c: np.asarray(cells.of(c).mean(axis=0)).ravel() for c in cells.rows}
     known = {c.id: x for c, x in mean.items() if not c.control and c not in held}
     naive = naive_predictions([c.id for c in held], control=mean[CONTROL], training=known)

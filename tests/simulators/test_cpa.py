@@ -1,17 +1,14 @@
 import os
 import random
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evidence.conditions import CONTROL, Condition, pair
-from evidence.contracts import Perturbation
 from evidence.errors import ConfigError, ContractError, DataError
+from evidence.expression import CellData
 from evidence.perturbed import DataCard, make_cells
-from evidence.program_cells import ProgramCells
-from evidence.programs import learn_programs
 
 INSTALL = 'needs CPA: pip install -e ".[cpa]" and cpa-tools 0.8.8 (make cpa)'
 torch = pytest.importorskip("torch", reason=INSTALL)
@@ -24,13 +21,14 @@ except ConfigError as error:
 
 from simulators.cpa import training as cpa_training  # noqa: E402
 from simulators.cpa.counterfactual import predict_change  # noqa: E402
-from simulators.cpa.facts import CpaOptions, plan_member  # noqa: E402
+from simulators.cpa.facts import CpaOptions, plan_member, training_cells  # noqa: E402
 from simulators.cpa.model import Cpa  # noqa: E402
+from simulators.cpa.trainer import train_table  # noqa: E402
 from simulators.cpa.training import setup, train_member  # noqa: E402
 
 pytestmark = pytest.mark.slow
 HELD = ("A+B",)
-TINY = CpaOptions(members=2, epochs=2, batch_size=32, n_latent=4, n_hidden=8, n_layers=1)
+TINY = CpaOptions(epochs=2, batch_size=32, n_latent=4, n_hidden=8, n_layers=1)
 
 
 def cells_of(drugs="ABC", seed=5, shuffle_hidden=False):
@@ -52,9 +50,9 @@ def cells_of(drugs="ABC", seed=5, shuffle_hidden=False):
 
 
 def training_of(cells, drugs="ABC", doses=None):
-    known = cells.without([pair(drugs[0], drugs[1])])
-    programs = learn_programs(known, n_programs=2, seed=1, n_genes=10, n_bootstrap=1)
-    return ProgramCells(known, programs, (f"{drugs[0]}+{drugs[1]}",), doses=doses)
+    held_out = (pair(drugs[0], drugs[1]),)
+    wanted = cells.perturbations
+    return training_cells(CellData(cells, held_out, wanted, None, True, doses=doses))
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +67,7 @@ def training(cells):
 
 @pytest.fixture(scope="module")
 def tiny(training):
-    cpa = Cpa(TINY)
-    cpa.fit(training, seed=1)
+    cpa = Cpa.train(training, TINY, members=2, seed=1)
     return cpa
 
 
@@ -87,16 +84,14 @@ def test_real_training_predicts_a_pair_that_it_never_saw(cells, training):
 def test_a_second_data_set_in_one_process_is_not_encoded_with_the_first_ones_drugs(training, tiny):
     other = training_of(cells_of("XYZ", seed=6), "XYZ")
     upstream = compat.load()
-    again = Cpa(TINY)
-    again.fit(other, seed=1)
+    again = Cpa.train(other, TINY, members=2, seed=1)
     assert again.members[0].facts.drugs == ("X", "Y", "Z")
     assert np.abs(again.change([Condition(("X",))])).max() > 0
     with pytest.raises(DataError, match="no embedding of A"):
         again.change([Condition(("A",))])
     assert (upstream.CPA.pert_encoder, upstream.CPA.covars_encoder, upstream.CPA.pert_smiles_map) == (None,) * 3
     assert vars(upstream.REGISTRY) == {}
-    first_again = Cpa(TINY)
-    first_again.fit(training, seed=1)
+    first_again = Cpa.train(training, TINY, members=2, seed=1)
     np.testing.assert_array_equal(first_again.change([pair("A", "B")]), tiny.change([pair("A", "B")]))
 
 
@@ -127,8 +122,7 @@ def test_training_leaves_no_trace_in_the_process_or_the_folder(training, tmp_pat
 def test_hidden_cells_change_no_weight(training, tiny):
     shuffled = training_of(cells_of(shuffle_hidden=True))
     assert shuffled.cells.data_sha256 == training.cells.data_sha256
-    again = Cpa(TINY)
-    again.fit(shuffled, seed=1)
+    again = Cpa.train(shuffled, TINY, members=2, seed=1)
     np.testing.assert_array_equal(again.change([pair("A", "B")]), tiny.change([pair("A", "B")]))
 
 
@@ -160,14 +154,13 @@ def test_a_prediction_does_not_depend_on_what_else_is_predicted(tiny):
 
 
 def test_doses_reach_their_own_drugs(cells):
-    """In a pair the first drug by name has dose 1, the other 0.25, whichever way the label was written."""
-    known = cells.without([pair("A", "B")])
+    """Every drug keeps its own dose, whichever way the label was written; held-out cells' doses go with their cells."""
     one = {"A": 1.0, "B": 0.25, "C": 0.5}
-    doses = tuple(tuple(one[target] for target in condition.targets) for condition in known.conditions)
+    doses = tuple(tuple(one[target] for target in condition.targets) for condition in cells.conditions)
     member = train_member(training_of(cells, doses=doses), TINY.model_copy(update={"epochs": 1}), 1)
     assert member.facts.doses == (1.0, 0.25, 0.5)
     with pytest.raises(DataError, match="expected one dose for each of"):
-        training_of(cells, doses=tuple((1.0,) for _ in known.conditions))
+        training_of(cells, doses=tuple((1.0,) for _ in cells.conditions))
 
 
 def test_doses_in_the_wrong_order_are_caught_after_setup(training):
@@ -186,32 +179,33 @@ def test_an_ensemble_comes_back_as_it_was_saved(tiny, training, tmp_path):
     back = Cpa.load(tmp_path)
     np.testing.assert_array_equal(back.change([pair("A", "B")]), tiny.change([pair("A", "B")]))
     said = []
-    again = Cpa(TINY)
-    again.fit(training, seed=1, out=tmp_path, say=said.append)
+    again = Cpa.train(training, TINY, members=2, seed=1, out=tmp_path, say=said.append)
     assert all("found in" in line for line in said)
     weights = next(tmp_path.glob("*/weights.pt"))
     weights.write_bytes(weights.read_bytes() + b"x")
     with pytest.raises(DataError, match="not the file that was saved"):
         Cpa.load(tmp_path)
-    with pytest.raises(DataError, match="at least two CPA members"):
+    with pytest.raises(DataError, match="no CPA member"):
         Cpa.load(tmp_path / "none")
 
 
-def test_a_table_says_what_it_was_made_from(tiny, training):
-    table = tiny.table([pair("A", "B"), Condition(("A",))])
+def test_a_table_says_what_it_was_made_from(training, tmp_path):
+    said = []
+    given = {"members": 2, "seed": 1, "annotations": None, "folder": tmp_path, "say": said.append}
+    table = train_table(training, options={"epochs": 1, "n_hidden": 8, "n_latent": 4}, **given)
     assert table.provenance.held_out == HELD
     assert table.provenance.data_sha256 == training.cells.data_sha256
     assert table.provenance.versions["cpa-tools"] == "0.8.8"
-    each = tiny.predict(Perturbation(id="A+B", name="A+B", targets=("B", "A")), ["program_2", "program_1"])
-    projected = table.project(training.programs.weights)
-    np.testing.assert_allclose([p.mean for p in each], projected.mean[0][::-1])
-    np.testing.assert_allclose([p.sd for p in each], projected.sd[0][::-1])
-    assert Path(table.provenance.simulator).name == "cpa"
+    assert table.provenance.synthetic
+    assert set(table.perturbations) == {"A", "B", "C", "A+B", "A+C", "B+C"}
+    assert table.sd is not None
+    with pytest.raises(ConfigError, match="epoch"):
+        train_table(training, options={"epoch": 1}, **given)
 
 
-def test_it_must_be_fitted_on_its_own_kind_of_data():
-    perturbation = Perturbation(id="A", name="A", targets=("A",))
-    with pytest.raises(ContractError, match="expected fit before predict"):
-        Cpa(TINY).predict(perturbation, ["program_1"])
-    with pytest.raises(ContractError, match="expected training data of kind 'program_cells'"):
-        Cpa(TINY).fit(None, seed=1)
+def test_held_out_cells_are_taken_out_before_anything_is_computed(cells):
+    data = training_of(cells)
+    assert pair("A", "B") not in data.cells.rows
+    assert len(data.cells.conditions) == len(cells.conditions) - 60
+    with pytest.raises(DataError, match="no control cell"):
+        training_cells(CellData(cells.without([CONTROL]), (), (), None, True))

@@ -6,8 +6,9 @@ import pytest
 
 from evidence.conditions import CONTROL, Condition, pair
 from evidence.errors import ContractError, DataError
+from evidence.files import file_sha256
 from evidence.perturbed import DataCard, make_cells
-from simulators.gears.go import file_sha256, make_go
+from simulators.gears.go import make_go
 
 torch = pytest.importorskip("torch", reason='needs: pip install -e ".[gears]"')
 for package in ("torch_geometric", "scanpy"):
