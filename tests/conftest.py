@@ -53,9 +53,9 @@ def root() -> Path:
 @pytest.fixture
 def norman_devel() -> Path:
     """PerturBench's development file; the test is skipped where it is not on this machine."""
-    found = find("norman_devel")
-    if found is None:
-        pytest.skip("needs devel.h5ad of Norman's cells (vcloop data)")
+    found = find("norman")
+    if found is None or not (found / "devel.h5ad").is_file():
+        pytest.skip("needs PerturBench's devel.h5ad (vcloop data)")
     return found
 
 

@@ -41,14 +41,8 @@ def main() -> None:
     programs = learn_programs(training, n_programs=3, seed=1)
     options = CpaOptions.model_validate_json(given.options)
     start = time.monotonic()
-    data = CellData(
-        cells,
-        tuple(held),
-        cells.perturbations,
-        None,
-        False,
-        readout_genes=frozenset(g for p in programs.programs for g in p.genes),
-    )
+    genes = frozenset(gene for program in programs.programs for gene in program.genes)
+    data = CellData(cells, tuple(held), cells.perturbations, None, False, readout_genes=genes)
     say = partial(print, " ", flush=True)
     cpa = Cpa.train(data, options, members=given.members, seed=1, out=given.out / "members", say=say)
     minutes = (time.monotonic() - start) / 60

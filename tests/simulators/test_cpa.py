@@ -67,8 +67,7 @@ def training(cells):
 
 @pytest.fixture(scope="module")
 def tiny(training):
-    cpa = Cpa.train(training, TINY, members=2, seed=1)
-    return cpa
+    return Cpa.train(training, TINY, members=2, seed=1)
 
 
 def test_real_training_predicts_a_pair_that_it_never_saw(cells, training):
@@ -179,7 +178,7 @@ def test_an_ensemble_comes_back_as_it_was_saved(tiny, training, tmp_path):
     back = Cpa.load(tmp_path)
     np.testing.assert_array_equal(back.change([pair("A", "B")]), tiny.change([pair("A", "B")]))
     said = []
-    again = Cpa.train(training, TINY, members=2, seed=1, out=tmp_path, say=said.append)
+    Cpa.train(training, TINY, members=2, seed=1, out=tmp_path, say=said.append)
     assert all("found in" in line for line in said)
     weights = next(tmp_path.glob("*/weights.pt"))
     weights.write_bytes(weights.read_bytes() + b"x")

@@ -26,6 +26,6 @@ def test_the_empty_package_of_a_plain_install_is_refused(monkeypatch):
 
 
 def test_importing_the_package_imports_no_torch():
-    code = "import simulators.cpa, simulators.cpa.compat, simulators.cpa.trainer, simulators.stored, sys; print('torch' in sys.modules)"
+    code = "import sys, simulators.cpa.compat, simulators.cpa.trainer, simulators.stored; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
