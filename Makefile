@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gears test lint types imports unit clean
+.PHONY: help demo gears cpa test lint types imports unit clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,10 @@ clean: ## Remove the environment and caches; results/ stays
 
 gears: .venv/bin/python ## Add GEARS (torch, scanpy) to the environment, for vcloop simulate gears
 	$(PIP) -e '.[gears]'
+
+cpa: .venv/bin/python ## Add CPA (torch, scvi-tools, cpa-tools) to the environment, for vcloop simulate cpa
+	$(PIP) -e '.[cpa]'
+	$(PIP) --no-deps --ignore-requires-python cpa-tools==0.8.8
 
 .venv/.demo: pyproject.toml | .venv/bin/python
 	@echo "installing vcloop into .venv (about a minute the first time)"

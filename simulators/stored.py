@@ -51,7 +51,7 @@ class StoredResponses:
         return {"simulator": table.provenance.simulator, "table_sha256": table.sha256, "n_members": len(table.members)}
 
     def fit(self, training: ExpressionPrograms, *, seed: int) -> None:
-        """Project the table onto the readouts. Raises DataError where it was trained on a held-out perturbation."""
+        """Project the table onto the readouts. Raises DataError where it was trained on held-out or on other cells."""
         table = self._load()
         seen = sorted(set(training.held_out) - set(table.provenance.held_out))
         if seen and not self.options.trust_held_out:
@@ -59,6 +59,12 @@ class StoredResponses:
                 f"{self.options.table}: expected predictions made without any cell of {', '.join(training.held_out)}; "
                 f"the table does not say so for {', '.join(seen)}. Make it again with them held out (vcloop simulate), "
                 "or set trust_held_out: true if its maker says so"
+            )
+        made_on = table.provenance.data_sha256
+        if training.cells_sha256 not in ("", made_on):
+            raise DataError(
+                f"{self.options.table}: expected predictions made from the run's training cells, sha256 "
+                f"{training.cells_sha256}; the table says {made_on}. Make it again for this case file (vcloop simulate)"
             )
         self._training = training
         self._table = table.project(training.weights)
@@ -110,6 +116,12 @@ class Gears(StoredResponses):
     """GEARS (Roohani et al. 2023) through a response table made by `vcloop simulate gears`."""
 
     made_by: ClassVar[str | None] = "gears"
+
+
+class Cpa(StoredResponses):
+    """CPA (Lotfollahi et al. 2023) through a response table made by `vcloop simulate cpa`."""
+
+    made_by: ClassVar[str | None] = "cpa"
 
 
 def read_delta_csv(path: Path) -> ResponseTable:

@@ -47,6 +47,13 @@ def shipped(setting: str, file: str, data: Path | None) -> SettingUnderTest:
     return SettingUnderTest(case_file, lambda file: kind.open(file, data))
 
 
+def made_up_synergy(folder: Path) -> SettingUnderTest:
+    """The synergy setting on small made-up tables: the real ones are not in the repository."""
+    kind = SETTINGS.get("drug_synergy")
+    case_file = kind.freeze(data=folder, shape="published", seed=1, options={})
+    return SettingUnderTest(case_file, lambda file: kind.open(file, folder))
+
+
 def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnderTest:
     match name:
         case "heat_shock":
@@ -56,13 +63,19 @@ def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnde
             return shipped(name, "signaling.json", request.getfixturevalue("sachs_cells"))
         case "gene_pair":
             return shipped(name, "gene-pair-twin.json", None)
+        case "drug_combination":
+            return shipped(name, "drug-combination.json", None)
+        case "drug_synergy":
+            return made_up_synergy(request.getfixturevalue("synergy_tables")())
     raise AssertionError(f"no cheap instance of setting {name!r}: add one here")
 
 
 SIMULATOR_INSTANCES: dict[str, tuple[str, dict[str, object]]] = {
     "bayes_net": ("signaling", {}),
+    "cpa": ("drug_combination", {"table": str(CASES / "drug-combination-cpa.npz")}),
     "gears": ("gene_pair", {"table": str(CASES / "gene-pair-twin-gears.npz")}),
     "mean_response": ("heat_shock", {}),
+    "pair_ridge": ("drug_synergy", {}),
 }
 """Simulator -> the setting it is checked on, and its options. A registered name without an entry fails the test."""
 
