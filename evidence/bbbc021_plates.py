@@ -105,7 +105,7 @@ class Plates:
         image = self.image(field)
         centres = nuclei_centres(image[..., CHANNELS.index("DAPI")], margin=SIDE // 2)
         if len(centres) > MAX_WINDOWS:
-            centres = centres[np.linspace(0, len(centres) - 1, MAX_WINDOWS).astype(int)]
+            centres = [centres[n] for n in np.linspace(0, len(centres) - 1, MAX_WINDOWS).astype(int)]
         half = SIDE // 2
         cut = [image[y - half : y + half, x - half : x + half] for y, x in centres]
         return np.stack(cut) if cut else np.zeros((0, SIDE, SIDE, 3), dtype=np.uint16)
