@@ -63,7 +63,7 @@ class Registry:
         return {**found, **self._targets}
 
 
-SETTINGS = Registry("evidence setting", "vcloop.settings", {"signaling": "evidence.signaling:Signaling"})
+SETTINGS = Registry("evidence setting", "vcloop.settings", {"microscopy": "evidence.microscopy:Microscopy", "signaling": "evidence.signaling:Signaling"})
 SIMULATORS = Registry("simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet"})
 ADAPTERS = Registry(
     "adapter",
@@ -79,6 +79,7 @@ INTERPRETERS = Registry(
     "vcloop.interpreters",
     {
         "openai": "interpreters.openai_client:OpenAIInterpreter",
+        "pixels": "interpreters.pixels:PixelsInterpreter",
         "replay": "interpreters.replay:ReplayInterpreter",
         "rules": "interpreters.rules:RulesInterpreter",
         "scripted": "interpreters.scripted:ScriptedInterpreter",
