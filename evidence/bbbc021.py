@@ -38,9 +38,20 @@ _SITE = re.compile(r"_s(\d+)_")
 class Source(Protocol):
     """Where pixels come from."""
 
-    name: SourceName
-    fields: tuple[Field, ...]
-    report: JoinReport
+    @property
+    def name(self) -> SourceName:
+        """Which kind of source this is."""
+        ...
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """Every field of the tables, by id."""
+        ...
+
+    @property
+    def report(self) -> JoinReport:
+        """What the join of images and labels did."""
+        ...
 
     def check(self, fields: Sequence[Field]) -> None:
         """Raise one DataError that lists everything these fields lack: table row and path tried."""

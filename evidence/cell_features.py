@@ -75,7 +75,8 @@ def _cached(key: bytes, shape: tuple[int, ...], data: bytes) -> Array:
     if key not in _Known.rows:
         window = np.frombuffer(data, dtype=np.uint16).reshape(shape)
         _Known.rows[key] = _features(window)
-    return _Known.rows[key]
+    row: Array = _Known.rows[key]
+    return row
 
 
 def nucleus(dna: NDArray[np.uint16]) -> tuple[Mask, NDArray[np.intp]]:
@@ -124,7 +125,7 @@ def _features(window: NDArray[np.uint16]) -> Array:
         values += _own(image, mask, near, inner)
     for one, other in ((0, 1), (0, 2), (1, 2)):
         values += _together(logs[one], logs[other], near)
-    row = np.nan_to_num(np.array(values), nan=0.0, posinf=0.0, neginf=0.0)
+    row: Array = np.nan_to_num(np.array(values, dtype=np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     row.setflags(write=False)
     return row
 
@@ -171,7 +172,7 @@ def _coherence(z: Array) -> list[float]:
     large, small = feature.structure_tensor_eigenvalues(tensor)
     coherence = (large - small) / (large + small + 1e-6)
     weight = large + small
-    return [coherence.mean(), (coherence * weight).sum() / (weight.sum() + 1e-9)]
+    return [float(coherence.mean()), float((coherence * weight).sum() / (weight.sum() + 1e-9))]
 
 
 def _together(one: Array, other: Array, near: Mask) -> list[float]:

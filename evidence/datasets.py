@@ -106,7 +106,7 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
             ),
             Dataset(
                 name="bbbc021",
-                title="BBBC021v1: MCF-7 cells, 24 h, 113 compounds; DNA, F-actin and beta-tubulin, 55 plates, 13,200 fields",
+                title="BBBC021v1: MCF-7, 24 h, 113 compounds; DNA, F-actin, tubulin; 55 plates, 13,200 fields",
                 source="Caie et al. 2010 and Ljosa et al. 2012, https://data.broadinstitute.org/bbbc/BBBC021/",
                 licence="pixels are described as copyright AstraZeneca: for your own use, not to be passed on",
                 size="tables 2.6 MB; about 0.8 GB a plate",

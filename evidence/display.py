@@ -114,7 +114,7 @@ def figure_png(rows: Sequence[Sequence[Panel]]) -> bytes:
         share = MAX_SIDE / max(canvas.size)
         canvas = canvas.resize((int(width * share), int(height * share)), Image.Resampling.LANCZOS)
     stream = io.BytesIO()
-    canvas.save(stream, format="PNG", compress_level=9)
+    canvas.save(stream, format="PNG", compress_level=6)
     data = stream.getvalue()
     if len(data) > MAX_BYTES:
         raise ConfigError(f"a figure has {len(data)} bytes, more than {MAX_BYTES}: show fewer panels or windows")

@@ -6,15 +6,15 @@ files are made by `freeze`; the rules are in evidence.microscopy_cases and, in w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from evidence import display
-from evidence.bbbc021 import Source, SourceName, content_hash, open_source
+from evidence.bbbc021 import Source, SourceName, Windows, content_hash, open_source
 from evidence.bbbc021_tables import CHANNELS, RULES, Field, legal_references
 from evidence.cell_features import NAMES, Array, features
 from evidence.contracts import (
@@ -36,13 +36,14 @@ from evidence.microscopy_cases import MicroscopyFrozen, Shape, freeze, read_froz
 from evidence.microscopy_features import (
     ADDED,
     INITIAL,
+    Normaliser,
     Rows,
     field_means,
     fit_normaliser,
     query_table,
     reference_table,
 )
-from evidence.microscopy_figures import Display, Drawn, query_figure, reference_figures
+from evidence.microscopy_figures import REFERENCE_PLACES, Display, Drawn, query_figure, reference_figures
 
 __all__ = ["Microscopy", "freeze"]
 
@@ -76,13 +77,12 @@ class _References(NamedTuple):
 class Microscopy:
     """The setting, opened on a case file and on a source of pixels."""
 
-    def __init__(
-        self, case_file: CaseFile, frozen: MicroscopyFrozen, source: Source, data: Path | None = None
-    ):
+    def __init__(self, case_file: CaseFile, frozen: MicroscopyFrozen, source: Source, data: Path | None = None):
         self.case_file = case_file
         self.frozen = frozen
         self.source = source
         self.data = data
+        self._made: dict[tuple[Any, ...], Any] = {}
 
     @classmethod
     def freeze(cls, *, data: Path | None, shape: str, seed: int, options: Mapping[str, str]) -> CaseFile:
@@ -95,9 +95,7 @@ class Microscopy:
         profiles = _choice("profiles", options.get("profiles", "no"), {"yes": True, "no": False})
         classes = [c.strip() for c in options.get("classes", "").split(";") if c.strip()]
         opened = open_source(source, data)
-        return freeze(
-            opened, _choice("shape", shape, SHAPES), seed=seed, rule=rule, profiles=profiles, classes=classes
-        )
+        return freeze(opened, _choice("shape", shape, SHAPES), seed=seed, rule=rule, profiles=profiles, classes=classes)
 
     @classmethod
     def open(cls, case_file: CaseFile, data: Path | None) -> Self:
@@ -203,16 +201,29 @@ class Microscopy:
         values = np.concatenate([v for v, _ in made]) if made else np.zeros((0, len(NAMES)))
         return Rows(values, tuple(f for v, f in made for _ in range(len(v))))
 
+    def _once(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """Work that several cases share: legal fields, and so all that follows from them, seldom differ."""
+        if key not in self._made:
+            self._made[key] = make()
+        made: T = self._made[key]
+        return made
+
+    def _normaliser(self, legal: tuple[Field, ...]) -> Normaliser:
+        return self._once(("normaliser", legal), lambda: fit_normaliser(self._rows(self._controls), self._rows(legal)))
+
     def _references(self, query: Field) -> _References:
-        order = self._legal(query)
-        rows = self._rows(order)
-        means, counts = field_means(fit_normaliser(self._rows(self._controls), rows)(rows), rows.fields, order)
-        return _References(order, means, counts)
+        legal = self._legal(query)
+
+        def make() -> _References:
+            rows = self._rows(legal)
+            means, counts = field_means(self._normaliser(legal)(rows), rows.fields, legal)
+            return _References(legal, means, counts)
+
+        return self._once(("references", legal), make)
 
     def _row(self, query: Field, seen: Field) -> tuple[Array, int]:
-        normalise = fit_normaliser(self._rows(self._controls), self._rows(self._legal(query)))
         rows = self._rows([seen])
-        means, counts = field_means(normalise(rows), rows.fields, [seen])
+        means, counts = field_means(self._normaliser(self._legal(query))(rows), rows.fields, [seen])
         return means[0], counts[0]
 
     def _profiles(self, query: Field, *, actin: bool) -> list[Part]:
@@ -224,26 +235,41 @@ class Microscopy:
 
     def _display(self, plate: str, legal: Sequence[Field]) -> Display:
         """Windows of a plate: over its controls and legal references, else over all legal references."""
-        own = [f for f in (*self._controls, *legal) if f.plate == plate] or list(legal)
-        stacks = [self.source.windows(f) for f in own]
-        return {c: display.find_window([w[..., n] for w in stacks]) for n, c in enumerate(CHANNELS)}
+        own = tuple(f for f in (*self._controls, *legal) if f.plate == plate) or tuple(legal)
+
+        def make() -> Display:
+            stacks = [self.source.windows(f) for f in own]
+            return {c: display.find_window([w[..., n] for w in stacks]) for n, c in enumerate(CHANNELS)}
+
+        return self._once(("display", own), make)
 
     def _figures(
         self, query: Field, seen: Field, name: str, channels: Sequence[str], *, references: bool
     ) -> list[Drawn]:
         legal = self._legal(query)
-        windows = self.source.windows(seen)
-        drawn = [query_figure(name, windows, self._display(seen.plate, legal), channels)]
+        drawn = [query_figure(name, self.source.windows(seen), self._display(seen.plate, legal), channels)]
         if references:
-            examples = []
-            for label in self.frozen.classes:
-                fields = [f for f in legal if f.treatment.moa == label]
-                if fields:
-                    best = min(fields, key=lambda f: (-min(3, len(self.source.windows(f))), self.frozen.pool.index(f.id)))
-                    examples.append((label, self.source.windows(best), self._display(best.plate, legal)))
+            examples = self._examples(legal)
+            shown = tuple((label, f, tuple(self._display(f.plate, legal).values())) for label, f in examples)
             title = "references, F-actin" if channels == ACTIN else "references"
-            drawn += reference_figures(title, examples, channels)
+            drawn += self._once(
+                (title, shown), lambda: reference_figures(title, self._shown(examples, legal), channels)
+            )
         return drawn
+
+    def _examples(self, legal: Sequence[Field]) -> list[tuple[str, Field]]:
+        """One field a class: the first of the pool with enough cells to fill its row, else the fullest."""
+        found = []
+        for label in self.frozen.classes:
+            fields = [f for f in legal if f.treatment.moa == label]
+            if fields:
+                found.append((label, max(fields, key=lambda f: min(REFERENCE_PLACES, len(self.source.windows(f))))))
+        return found
+
+    def _shown(
+        self, examples: Sequence[tuple[str, Field]], legal: Sequence[Field]
+    ) -> list[tuple[str, Windows, Display]]:
+        return [(label, self.source.windows(f), self._display(f.plate, legal)) for label, f in examples]
 
 
 def _choice(name: str, given: str, choices: Mapping[str, T]) -> T:

@@ -161,7 +161,9 @@ def make_case(name: str, classes: Sequence[str], query: Query) -> Case:
         ),
     )
     hidden = Perturbation(id=name, name="hidden compound", targets=(name,), action="treated for 24 hours")
-    return Case(id=name, title=f"Mechanism of a hidden compound, {name}", perturbation=hidden, readouts=(readout,), menu=menu)
+    return Case(
+        id=name, title=f"Mechanism of a hidden compound, {name}", perturbation=hidden, readouts=(readout,), menu=menu
+    )
 
 
 Compounds = Mapping[str, list[Field]]

@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 
 class Normaliser(NamedTuple):
-    """Makes features comparable between plates. centre, scale: (n_features,); shifts: plate or week -> (n_features,)."""
+    """Makes features comparable between plates. centre, scale, and each shift of a plate or week: (n_features,)."""
 
     centre: Array
     scale: Array
@@ -90,8 +90,8 @@ def reference_table(
 
 def query_table(name: str, mean: Array, count: int, features: Sequence[str]) -> Table:
     """The query's row; no row where the field has no cell."""
-    rows = (("query", count, *_rounded(mean[columns(features)])),) if count else ()
-    return Table(name=name, columns=("field", "cells", *features), rows=rows)
+    row: tuple[str | float | int | None, ...] = ("query", count, *_rounded(mean[columns(features)]))
+    return Table(name=name, columns=("field", "cells", *features), rows=(row,) if count else ())
 
 
 def _rounded(values: Array) -> tuple[float, ...]:

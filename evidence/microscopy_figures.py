@@ -21,8 +21,9 @@ Drawn = tuple[Figure, bytes]
 
 def query_figure(name: str, windows: Windows, display: Display, channels: Sequence[str]) -> Drawn:
     """The query field: one grey panel a channel, and false colour where there are two or more."""
-    panels = _panels(windows, display, channels, QUERY_PLACES, "query")
-    return _figure(name, [panels], _caption("The query field", display, channels, len(windows), QUERY_PLACES))
+    places = min(QUERY_PLACES, max(COLUMNS, -(-len(windows) // COLUMNS) * COLUMNS))
+    panels = _panels(windows, display, channels, places, "query")
+    return _figure(name, [panels], _caption("The query field", display, channels, len(windows), places))
 
 
 def reference_figures(
@@ -70,5 +71,3 @@ def _windows(display: Display, channels: Sequence[str]) -> str:
 
 def _bar() -> str:
     return f"Bar: {BAR} camera pixels. False colour: DNA blue, tubulin green, F-actin red. Black places hold no cell."
-
-

@@ -81,6 +81,6 @@ def neighbour_table(
         keys = [(query.plate, query.well), *sorted(references)]
         features = range(len(profiles.names)) if actin else columns_without_actin(profiles.names)
         similar = cosine(profiles, [profiles.row[key] for key in keys], features)[0, 1:]
-        for at in np.argsort(-similar, kind="stable")[:SHOWN]:
-            rows.append((str(references[keys[at + 1]].treatment.moa), round(float(similar[at]), 4)))
+        nearest = np.argsort(-similar, kind="stable")[:SHOWN]
+        rows = [(str(references[keys[at + 1]].treatment.moa), round(float(similar[at]), 4)) for at in nearest]
     return Table(name=name, columns=("class", "similarity"), rows=tuple(rows))

@@ -63,7 +63,11 @@ class Registry:
         return {**found, **self._targets}
 
 
-SETTINGS = Registry("evidence setting", "vcloop.settings", {"microscopy": "evidence.microscopy:Microscopy", "signaling": "evidence.signaling:Signaling"})
+SETTINGS = Registry(
+    "evidence setting",
+    "vcloop.settings",
+    {"microscopy": "evidence.microscopy:Microscopy", "signaling": "evidence.signaling:Signaling"},
+)
 SIMULATORS = Registry("simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet"})
 ADAPTERS = Registry(
     "adapter",

@@ -87,12 +87,11 @@ def _read(tables: Mapping[str, Table]) -> _Seen | None:
         cells += more
     added, own = tables.get(f"{REFERENCES}, F-actin"), tables.get(f"{QUERY}, F-actin")
     if added is not None and own is not None and own.rows:
-        extra = dict(zip(*_known(added, 4)[::3], strict=True))
+        more_rows = _known(added, 4)
+        extra = dict(zip(more_rows.ids, more_rows.x, strict=True))
         keep = [n for n, name in enumerate(known.ids) if name in extra]
-        known = _Known(
-            *(tuple(part[n] for n in keep) for part in known[:3]),  # type: ignore[arg-type]
-            x=tuple(known.x[n] + extra[known.ids[n]] for n in keep),
-        )
+        ids, classes, compounds = (tuple(part[n] for n in keep) for part in known[:3])
+        known = _Known(ids, classes, compounds, tuple(known.x[n] + extra[known.ids[n]] for n in keep))
         query = np.concatenate([query, _features(own, 2)])
     if len(set(known.classes)) < 2:
         return None
