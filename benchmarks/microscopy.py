@@ -235,7 +235,10 @@ def measure(source: Source) -> dict[str, Any]:
     report["without_controls"] = {unit: summary(tally(plain, without, of)) for unit, of in units.items()}
     report["dna_and_tubulin"] = {unit: summary(tally(capped, start, of)) for unit, of in units.items()}
     before, after = second_field_tallies(capped, start, scores)
-    report["measurements"] = gains(before, after, capped.classes)
+    report["measurements"] = {
+        **gains(before, after, capped.classes),
+        **gains(after["actin"], {"second_field_minus_actin": after["second_field"]}, capped.classes),
+    }
     return report
 
 

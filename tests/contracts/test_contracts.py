@@ -21,6 +21,7 @@ from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SETTINGS, SIMULA
 from evidence.strict_yaml import read_value
 from interpreters.fake_server import FakeServer, chat
 from interpreters.openai_client import OpenAIInterpreter
+from interpreters.pixels import PixelsInterpreter
 from interpreters.replay import ReplayInterpreter, ReplayOptions
 from interpreters.rules import RulesInterpreter
 from interpreters.scripted import ScriptedInterpreter
@@ -39,6 +40,24 @@ REQUEST = Request(
     readouts=(Readout(id="a", name="a", threshold=0.1),),
 )
 
+PICTURE_REQUEST = Request(
+    step="predict",
+    messages=(
+        Message(
+            role="user",
+            parts=(
+                Table(
+                    name="reference features",
+                    columns=("reference", "class", "compound", "cells", "f"),
+                    rows=tuple((f"R{n}", "ab"[n % 2], f"c{n % 4}", 2, float(n % 2) + 0.01 * n) for n in range(12)),
+                ),
+                Table(name="query features", columns=("field", "cells", "f"), rows=(("query", 2, 0.9),)),
+            ),
+        ),
+    ),
+    readouts=(Readout(id="mechanism", name="mechanism", labels=("a", "b")),),
+)
+
 
 def settings(request: pytest.FixtureRequest) -> dict[str, SettingUnderTest]:
     heat = HeatShock.freeze(data=None, shape="all", seed=1, options={})
@@ -48,6 +67,10 @@ def settings(request: pytest.FixtureRequest) -> dict[str, SettingUnderTest]:
         signaling = read_value(CASES / "signaling.json", CaseFile, what="case file")
         kind = SETTINGS.get("signaling")
         made["signaling"] = SettingUnderTest(signaling, lambda file: kind.open(file, path))
+    if request.node.callspec.params["name"] == "microscopy":
+        microscopy = read_value(CASES / "microscopy.json", CaseFile, what="case file")
+        pictures = SETTINGS.get("microscopy")
+        made["microscopy"] = SettingUnderTest(microscopy, lambda file: pictures.open(file, None))
     return made
 
 
@@ -102,11 +125,13 @@ def test_interpreters(name, check, socket_enabled):
         options = OpenAIInterpreter.Options(model="m", base_url=server.base_url)
         makers = {
             "rules": lambda: RulesInterpreter(RulesInterpreter.Options()),
+            "pixels": lambda: PixelsInterpreter(PixelsInterpreter.Options()),
             "scripted": lambda: ScriptedInterpreter(replies=["{}", Reply(status="refused")]),
             "openai": lambda: OpenAIInterpreter(options),
             "replay": lambda: ReplayInterpreter(ReplayOptions(run=str(REFERENCE))),
         }
-        request = replayed_request() if name == "replay" else REQUEST
+        requests = {"replay": replayed_request, "pixels": lambda: PICTURE_REQUEST}
+        request = requests.get(name, lambda: REQUEST)()
         judge(name, check, InterpreterUnderTest(makers[name], request, {}))
 
 
