@@ -4,15 +4,16 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types imports unit clean
+.PHONY: help demo gears test lint types imports unit clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: .venv/.demo ## Set up, fetch the real Sachs cells, run the signaling pilot offline, print its table
+demo: .venv/.demo ## Set up, fetch the real Sachs cells, run the signaling pilot on them and the gene-pair pilot on its twin
 	@$(BIN)/vcloop data fetch sachs2005
-	@rm -rf results/demo
+	@rm -rf results/demo results/demo-gene-pair
 	@$(BIN)/vcloop run signaling-rules --name demo
+	@$(BIN)/vcloop run gene-pair-twin-rules --name demo-gene-pair
 
 test: lint types imports unit ## Set up, then lint, types, import rules and all tests (what CI runs)
 
@@ -37,13 +38,16 @@ clean: ## Remove the environment and caches; results/ stays
 	@$(PYTHON) --version > /dev/null 2>&1 || { echo "vcloop needs Python 3.11: install it, or name it with make PYTHON=/path/to/python3.11" >&2; exit 2; }
 	$(PYTHON) -m venv .venv
 
+gears: .venv/bin/python ## Add GEARS (torch, scanpy) to the environment, for vcloop simulate gears
+	$(PIP) -e '.[gears]'
+
 .venv/.demo: pyproject.toml | .venv/bin/python
 	@echo "installing vcloop into .venv (about a minute the first time)"
 	$(PIP) -e .
 	@touch $@
 
 .venv/.test: pyproject.toml tests/plugin/pyproject.toml | .venv/bin/python
-	@echo "installing vcloop and its test tools into .venv (about two minutes the first time)"
-	$(PIP) -e '.[test]'
+	@echo "installing vcloop, its test tools and GEARS into .venv (some minutes the first time)"
+	$(PIP) -e '.[gears,images,test]'
 	$(PIP) --no-deps -e tests/plugin
 	@touch $@ .venv/.demo

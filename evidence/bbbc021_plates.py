@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from evidence.bbbc021 import IMAGE_TABLES, LABEL_COLUMNS, LABELS, SIDE, SourceName, Windows, site_of
 from evidence.bbbc021_tables import CHANNELS, Field, JoinReport, folder_of, join_labels, read_rows
-from evidence.cell_features import nuclei_centres
+from evidence.cell_features import nuclei_centres, require_images
 from evidence.errors import DataError
 
 MAX_WINDOWS = 24
@@ -154,6 +154,7 @@ def _members(archive: Path) -> frozenset[str]:
 
 def read_tiff(data: bytes, where: str) -> NDArray[np.uint16]:
     """One plane (h, w) uint16 from the bytes of a TIFF. Raises DataError naming the file."""
+    require_images()
     from tifffile import TiffFileError, imread
 
     try:

@@ -56,6 +56,11 @@ class Field(NamedTuple):
         """plate/well/site; never shown to a model."""
         return f"{self.plate}/{self.well}/{self.site}"
 
+    @staticmethod
+    def plate_of(field_id: str) -> str:
+        """The plate in a field's id."""
+        return field_id.split("/")[0]
+
     @property
     def batch(self) -> str:
         """The experiment (week) that the plate belongs to."""

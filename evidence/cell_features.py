@@ -8,12 +8,15 @@ mask (DAPI) and the correlations named after both channels.
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage as ndi
+
+from evidence.errors import ConfigError
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -45,6 +48,12 @@ NAMES: tuple[str, ...] = (
 """One name a feature: N nucleus shape, D DAPI, A actin, T tubulin, then pairs of channels."""
 
 
+def require_images() -> None:
+    """Raise ConfigError with the command that installs what pixels need, where it is not installed."""
+    if importlib.util.find_spec("skimage") is None:
+        raise ConfigError("scikit-image is not installed. Install it with: pip install -e '.[images]'")
+
+
 def feature_names(channels: str) -> tuple[str, ...]:
     """The features that need no channel beyond those given by letter ("DT", "DAT"); N goes with D."""
     have = set(channels) | ({"N"} if "D" in channels else set())
@@ -61,6 +70,7 @@ def features(windows: NDArray[np.uint16]) -> Array:
     """(n, 68, 68, 3) uint16 -> (n, len(NAMES)) float64, finite. Each distinct window is computed once a process."""
     if windows.ndim != 4 or windows.shape[3] != 3 or windows.dtype != np.uint16:
         raise ValueError(f"expected windows of shape (n, h, w, 3) uint16, got {windows.dtype} {windows.shape}")
+    require_images()
     rows = [_cached(hashlib.sha256(w.tobytes()).digest(), w.shape, w.tobytes()) for w in np.ascontiguousarray(windows)]
     return np.stack(rows) if rows else np.zeros((0, len(NAMES)))
 

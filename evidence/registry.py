@@ -66,9 +66,15 @@ class Registry:
 SETTINGS = Registry(
     "evidence setting",
     "vcloop.settings",
-    {"microscopy": "evidence.microscopy:Microscopy", "signaling": "evidence.signaling:Signaling"},
+    {
+        "gene_pair": "evidence.gene_pair:GenePair",
+        "microscopy": "evidence.microscopy:Microscopy",
+        "signaling": "evidence.signaling:Signaling",
+    },
 )
-SIMULATORS = Registry("simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet"})
+SIMULATORS = Registry(
+    "simulator", "vcloop.simulators", {"bayes_net": "simulators.bayes_net:BayesNet", "gears": "simulators.stored:Gears"}
+)
 ADAPTERS = Registry(
     "adapter",
     "vcloop.adapters",
@@ -98,4 +104,6 @@ POLICIES = Registry(
         "random": "loops.policies:RandomChoice",
     },
 )
+TRAINERS = Registry("trainer", "vcloop.trainers", {"gears": "simulators.gears.trainer:train_table"})
+"""Functions behind `vcloop simulate`: they train a simulator and return a response table."""
 REGISTRIES = (SETTINGS, SIMULATORS, ADAPTERS, INTERPRETERS, POLICIES)

@@ -18,7 +18,7 @@ from evidence.values import Value, sha256_of
 class ReplayOptions(Value):
     """`run` is the folder of the archived run."""
 
-    run: str
+    run: Path
 
 
 def canonical_request(identity: Mapping[str, Any], request: Request) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class ReplayInterpreter:
 
     def identity(self) -> dict[str, Any]:
         """The identity of the interpreter that gave the replies, so that the requests match."""
-        path = Path(self.options.run) / "run.json"
+        path = self.options.run / "run.json"
         try:
             return dict(json.loads(path.read_text())["interpreter"])
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -62,11 +62,11 @@ class ReplayInterpreter:
                 f"{repeat}): config, case file, data or prompts differ from the archived run",
                 step=request.step,
             )
-        return reply.model_copy(update={"sent": {**reply.sent, "replayed_from": Path(self.options.run).name}})
+        return reply.model_copy(update={"sent": {**reply.sent, "replayed_from": self.options.run.name}})
 
     def _load(self) -> dict[tuple[str, int], Reply]:
         if self._replies is None:
-            path = Path(self.options.run) / "calls.jsonl"
+            path = self.options.run / "calls.jsonl"
             self._replies = {}
             for number, line in read_journal(path).records:
                 try:

@@ -108,6 +108,7 @@ class RunRecord(Value):
     cases: tuple[str, ...]
     config: dict[str, Any]
     interpreter: dict[str, Any]
+    simulator: dict[str, Any] = {}
     versions: dict[str, str]
     commit: str | None
     started_at: str

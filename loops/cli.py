@@ -108,6 +108,21 @@ def settings(as_json: Json = False) -> None:
 
 
 @app.command()
+def simulate(
+    simulator: Annotated[str, typer.Argument(help="The simulator to train, such as gears.")],
+    config: Annotated[Path, typer.Argument(help="A training config (docs/simulators.md).")],
+    work: Annotated[Path, typer.Option(help="Where trained members are kept.")] = Path("results/simulators"),
+) -> None:
+    """Train a simulator once and store its predictions as a response table. Resumes by member."""
+    from loops.simulate import simulate as train
+
+    console = _console(stderr=True)
+    made = train(simulator, config, work, lambda text: console.print(text, markup=False, highlight=False))
+    rows, columns = made.table.mean.shape
+    typer.echo(f"{made.path}: {rows} perturbations x {columns} columns, {len(made.table.members)} members")
+
+
+@app.command()
 def check(
     component: Annotated[str, typer.Argument(help="A setting or another component, by its registered name.")],
     case_file: Annotated[Path | None, typer.Option("--cases", help="The case file to check a setting on.")] = None,

@@ -95,14 +95,16 @@ def load_config(source: str, *, shipped: Path) -> Loaded:
     data = None if config.data is None else (path.parent / Path(config.data).expanduser()).resolve()
     if data is not None and not data.exists():
         raise ConfigError(f"{where}: data: {data} does not exist")
-    interpreter = build(INTERPRETERS, config.interpreter, f"{where}: interpreter")
+    interpreter = build(INTERPRETERS, config.interpreter, f"{where}: interpreter", path.parent)
     blind = sorted(set(config.modalities) - interpreter.modalities)
     if len(blind) == len(config.modalities):
         raise ConfigError(
             f"{where}: modalities: interpreter {config.interpreter.name!r} reads {sorted(interpreter.modalities)}, "
             f"and the run would show it only {sorted(config.modalities)}"
         )
-    simulator = None if config.simulator is None else build(SIMULATORS, config.simulator, f"{where}: simulator")
+    simulator = (
+        None if config.simulator is None else build(SIMULATORS, config.simulator, f"{where}: simulator", path.parent)
+    )
     return Loaded(
         config=config,
         case_file=case_file,
@@ -115,14 +117,22 @@ def load_config(source: str, *, shipped: Path) -> Loaded:
     )
 
 
-def build(registry: Registry, component: Component, where: str) -> Any:
+def build(registry: Registry, component: Component, where: str, base: Path | None = None) -> Any:
     """Check a component's options against its own type and construct it. Raises ConfigError."""
     try:
         kind = registry.get(component.name)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
     options = parse_value(json.dumps(component.options), kind.Options, where=f"{where}.options", as_json=True)
-    return kind(options)
+    return kind(_rooted(options, base))
+
+
+def _rooted(options: Value, base: Path | None) -> Value:
+    """The options with relative paths made relative to the config file's folder."""
+    paths = {name: value for name, value in options if isinstance(value, Path)}
+    if base is None or not paths:
+        return options
+    return options.model_copy(update={name: (base / path.expanduser()).resolve() for name, path in paths.items()})
 
 
 def _find(source: str, shipped: Path) -> Path:

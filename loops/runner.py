@@ -178,6 +178,7 @@ def _decisive(record: RunRecord) -> dict[str, Any]:
         "case file": record.case_file_sha256,
         "data": record.data,
         "interpreter": record.interpreter,
+        "simulator": record.simulator,
     }
 
 
@@ -231,10 +232,17 @@ def _record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:
         cases=tuple(case.id for case in loaded.case_file.cases),
         config=config,
         interpreter=redact_config(loaded.interpreter.identity(), secrets),
+        simulator=_identity(loaded.simulator),
         versions={"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}},
         commit=_commit(),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+
+
+def _identity(simulator: Any) -> dict[str, Any]:
+    """What a simulator says of itself, such as the hash of the table it answers from."""
+    identity = getattr(simulator, "identity", None)
+    return {} if identity is None else dict(identity())
 
 
 def _commit() -> str | None:

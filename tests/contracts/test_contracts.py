@@ -1,10 +1,10 @@
 """Every registered component passes the contract checks of its kind."""
 
+import json
 from pathlib import Path
 
 import pytest
 from vcloop_heat_shock.setting import HeatShock
-from vcloop_heat_shock.simulator import MeanResponse
 
 from evidence.checks import SETTING_CHECKS, SettingUnderTest
 from evidence.component_checks import (
@@ -59,19 +59,33 @@ PICTURE_REQUEST = Request(
 )
 
 
-def settings(request: pytest.FixtureRequest) -> dict[str, SettingUnderTest]:
-    heat = HeatShock.freeze(data=None, shape="all", seed=1, options={})
-    made = {"heat_shock": SettingUnderTest(heat, lambda file: HeatShock.open(file, None))}
-    path = request.getfixturevalue("sachs_cells") if request.node.callspec.params["name"] == "signaling" else None
-    if path is not None:
-        signaling = read_value(CASES / "signaling.json", CaseFile, what="case file")
-        kind = SETTINGS.get("signaling")
-        made["signaling"] = SettingUnderTest(signaling, lambda file: kind.open(file, path))
-    if request.node.callspec.params["name"] == "microscopy":
-        microscopy = read_value(CASES / "microscopy.json", CaseFile, what="case file")
-        pictures = SETTINGS.get("microscopy")
-        made["microscopy"] = SettingUnderTest(microscopy, lambda file: pictures.open(file, None))
-    return made
+def shipped(setting: str, file: str, data: Path | None) -> SettingUnderTest:
+    """A setting on a shipped case file."""
+    case_file = read_value(CASES / file, CaseFile, what="case file")
+    kind = SETTINGS.get(setting)
+    return SettingUnderTest(case_file, lambda file: kind.open(file, data))
+
+
+def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnderTest:
+    match name:
+        case "heat_shock":
+            heat = HeatShock.freeze(data=None, shape="all", seed=1, options={})
+            return SettingUnderTest(heat, lambda file: HeatShock.open(file, None))
+        case "signaling":
+            return shipped(name, "signaling.json", request.getfixturevalue("sachs_cells"))
+        case "gene_pair":
+            return shipped(name, "gene-pair-twin.json", None)
+        case "microscopy":
+            return shipped(name, "microscopy.json", None)
+    raise AssertionError(f"no cheap instance of setting {name!r}: add one here")
+
+
+SIMULATOR_INSTANCES: dict[str, tuple[str, dict[str, object]]] = {
+    "bayes_net": ("signaling", {}),
+    "gears": ("gene_pair", {"table": str(CASES / "gene-pair-twin-gears.npz")}),
+    "mean_response": ("heat_shock", {}),
+}
+"""Simulator -> the setting it is checked on, and its options. A registered name without an entry fails the test."""
 
 
 def judge(name: str, check, subject) -> None:
@@ -86,21 +100,17 @@ def judge(name: str, check, subject) -> None:
 @pytest.mark.parametrize("check", SETTING_CHECKS, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", SETTINGS.names())
 def test_settings(name, check, request):
-    judge(name, check, settings(request)[name])
+    judge(name, check, setting_under_test(name, request))
 
 
 @pytest.mark.parametrize("check", SIMULATOR_CHECKS, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", SIMULATORS.names())
 def test_simulators(name, check, request):
-    if name == "mean_response":
-        heat = HeatShock.open(HeatShock.freeze(data=None, shape="all", seed=1, options={}), None)
-        subject = SimulatorUnderTest(lambda: MeanResponse(MeanResponse.Options()), heat.training(), heat.cases())
-    else:
-        path = request.getfixturevalue("sachs_cells")
-        case_file = read_value(CASES / "signaling.json", CaseFile, what="case file")
-        setting = SETTINGS.get("signaling").open(case_file, path)
-        make = {"bayes_net": lambda: build(SIMULATORS, Component(name="bayes_net"), "")}[name]
-        subject = SimulatorUnderTest(make, setting.training(), setting.cases())
+    from_setting, options = SIMULATOR_INSTANCES[name]
+    under_test = setting_under_test(from_setting, request)
+    setting = under_test.open(under_test.case_file)
+    component = Component(name=name, options=options)
+    subject = SimulatorUnderTest(lambda: build(SIMULATORS, component, name), setting.training(), setting.cases()[:3])
     judge(name, check, subject)
 
 
@@ -128,7 +138,7 @@ def test_interpreters(name, check, socket_enabled):
             "pixels": lambda: PixelsInterpreter(PixelsInterpreter.Options()),
             "scripted": lambda: ScriptedInterpreter(replies=["{}", Reply(status="refused")]),
             "openai": lambda: OpenAIInterpreter(options),
-            "replay": lambda: ReplayInterpreter(ReplayOptions(run=str(REFERENCE))),
+            "replay": lambda: ReplayInterpreter(ReplayOptions(run=REFERENCE)),
         }
         requests = {"replay": replayed_request, "pixels": lambda: PICTURE_REQUEST}
         request = requests.get(name, lambda: REQUEST)()
@@ -139,4 +149,4 @@ def replayed_request() -> Request:
     from loops.archive import read_calls
 
     plain = {key: value for key, value in read_calls(REFERENCE)[0].request.items() if key != "identity"}
-    return Request.model_validate_json(__import__("json").dumps(plain))
+    return Request.model_validate_json(json.dumps(plain))

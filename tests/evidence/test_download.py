@@ -1,181 +1,159 @@
-"""Downloads from a server on this machine: cut connections, wrong files, unsafe archives."""
-
-from __future__ import annotations
+"""Downloads against a loopback server that cuts the connection, serves a wrong file, and answers with error pages."""
 
 import hashlib
+import http.server
 import io
+import tarfile
 import threading
 import zipfile
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
-from evidence.download import download, fetch_plates, plates_of, unpack
+from evidence import datasets
+from evidence.download import download, unpack
 from evidence.errors import DataError
+from evidence.remote import Remote
 
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "bbbc021"
-pytestmark = [pytest.mark.loopback, pytest.mark.allow_hosts(["127.0.0.1"])]
+pytestmark = [pytest.mark.loopback, pytest.mark.allow_hosts(["127.0.0.1"]), pytest.mark.usefixtures("socket_enabled")]
+CONTENT = bytes(range(256)) * 4000
+SHA = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Handler(BaseHTTPRequestHandler):
-    files: ClassVar[dict[str, bytes]] = {}
-    cuts: ClassVar[list[int]] = []
-    asked: ClassVar[list[str]] = []
+class Files:
+    """What the server has and how it misbehaves: `cut` answers stop after half of what is left."""
 
-    def do_GET(self) -> None:
-        self.asked.append(f"{self.path} {self.headers.get('Range', '')}".strip())
-        body = self.files.get(self.path)
-        if body is None:
-            self.send_error(404)
-            return
-        given = self.headers.get("Range")
-        start = int(given.removeprefix("bytes=").rstrip("-")) if given else 0
-        if start >= len(body) and given:
-            self.send_error(416)
-            return
-        self.send_response(206 if given else 200)
-        if given:
-            self.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
-        self.send_header("Content-Length", str(len(body) - start))
-        self.end_headers()
-        stop = self.cuts.pop(0) if self.cuts else len(body)
-        self.wfile.write(body[start:stop])
-
-    def log_message(self, *_: object) -> None:
-        """Silent."""
+    def __init__(self, content=CONTENT, *, cut=0, status=200, ranges=True):
+        self.content, self.cut, self.status, self.ranges = content, cut, status, ranges
+        self.asked: list[str | None] = []
 
 
 @pytest.fixture
-def server(socket_enabled) -> Iterator[str]:
-    Handler.files, Handler.cuts, Handler.asked = {}, [], []
-    made = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield f"http://127.0.0.1:{made.server_port}"
-    made.shutdown()
-    thread.join()
-    made.server_close()
+def serve():
+    servers = []
+
+    def start(files: Files) -> str:
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                asked = self.headers.get("Range")
+                files.asked.append(asked)
+                start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and files.ranges else 0
+                body = files.content[start:]
+                self.send_response(files.status if files.status != 200 else 206 if start else 200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                if files.cut:
+                    files.cut -= 1
+                    body = body[: len(body) // 2]
+                    self.close_connection = True
+                self.wfile.write(body)
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_address[1]}/file"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
-BODY = bytes(range(256)) * 40
+def test_a_cut_download_goes_on_where_it_stopped(serve, tmp_path):
+    files = Files(cut=3)
+    path = download(Remote(serve(files), "x.bin", SHA, len(CONTENT)), tmp_path, wait_s=0)
+    assert path.read_bytes() == CONTENT
+    assert files.asked == [None, "bytes=512000-", "bytes=768000-", "bytes=896000-"]
+    assert [p.name for p in tmp_path.iterdir()] == ["x.bin"]
 
 
-def test_a_cut_connection_goes_on_where_it_stopped(server: str, tmp_path: Path):
-    Handler.files, Handler.cuts = {"/a": BODY}, [4000, 7000]
-    digest = hashlib.sha256(BODY).hexdigest()
-    path = download(f"{server}/a", tmp_path / "in" / "a", sha256=digest, size=len(BODY), backoff_s=0)
-    assert path.read_bytes() == BODY
-    assert Handler.asked == ["/a", "/a bytes=4000-", "/a bytes=7000-"]
-    download(f"{server}/a", path, sha256=digest)
-    assert len(Handler.asked) == 3
+def test_a_killed_download_is_resumed_by_the_next_call(serve, tmp_path):
+    files = Files(cut=99)
+    remote = Remote(serve(files), "x.bin", SHA)
+    with pytest.raises(DataError, match="no whole file after 5 attempts"):
+        download(remote, tmp_path, wait_s=0)
+    files.cut = 0
+    assert download(remote, tmp_path, wait_s=0).read_bytes() == CONTENT
+    assert files.asked[-1].startswith("bytes=")
 
 
-def test_what_came_is_kept_for_the_next_run(server: str, tmp_path: Path):
-    Handler.files, Handler.cuts = {"/a": BODY}, [4000, 5000]
-    with pytest.raises(DataError, match="not whole after 2 attempts.*run again to go on"):
-        download(f"{server}/a", tmp_path / "a", attempts=2, backoff_s=0)
-    assert not (tmp_path / "a").exists()
-    assert download(f"{server}/a", tmp_path / "a", backoff_s=0).read_bytes() == BODY
-    assert Handler.asked[-1] == "/a bytes=5000-"
+def test_a_server_without_ranges_starts_again(serve, tmp_path):
+    files = Files(cut=1, ranges=False)
+    assert download(Remote(serve(files), "x.bin", SHA), tmp_path, wait_s=0).read_bytes() == CONTENT
 
 
-def test_a_wrong_file_never_gets_the_name(server: str, tmp_path: Path):
-    Handler.files = {"/a": BODY}
-    with pytest.raises(DataError, match="expected 5 bytes, got 10240"):
-        download(f"{server}/a", tmp_path / "a", size=5)
-    with pytest.raises(DataError, match="expected sha256 00"):
-        download(f"{server}/a", tmp_path / "a", sha256="00")
+@pytest.mark.parametrize("wrong", [CONTENT[:-1], CONTENT[:-1] + b"x", b"<html>error</html>"])
+def test_a_wrong_file_is_refused_and_not_kept(serve, tmp_path, wrong):
+    remote = Remote(serve(Files(wrong)), "x.bin", SHA, len(CONTENT))
+    with pytest.raises(DataError, match="nothing was kept"):
+        download(remote, tmp_path, wait_s=0)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(DataError, match="404"):
-        download(f"{server}/other", tmp_path / "a")
-    with pytest.raises(DataError, match="http"):
-        download("file:///etc/passwd", tmp_path / "a")
 
 
-def zip_of(members: dict[str, bytes]) -> bytes:
+def test_an_error_page_is_never_saved(serve, tmp_path):
+    with pytest.raises(DataError, match="the server answered 404"):
+        download(Remote(serve(Files(b"not here", status=404)), "x.bin"), tmp_path, wait_s=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
     stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as file:
+    with zipfile.ZipFile(stream, "w") as archive:
         for name, data in members.items():
-            file.writestr(name, data)
+            archive.writestr(name, data)
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "C:\\x"])
-def test_an_archive_that_would_leave_its_folder_is_refused(tmp_path: Path, name: str):
-    (tmp_path / "a.zip").write_bytes(zip_of({"good": b"1", name: b"2"}))
-    with pytest.raises(DataError, match="not unpacked"):
-        unpack(tmp_path / "a.zip", tmp_path / "out")
-    assert [p.name for p in tmp_path.iterdir()] == ["a.zip"]
-
-
-def test_links_and_bombs_are_refused_and_a_plain_tree_is_unpacked(tmp_path: Path):
-    link = zipfile.ZipInfo("link")
-    link.external_attr = 0o120777 << 16
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as file:
-        file.writestr(link, "/etc/passwd")
-    with pytest.raises(DataError, match="link"):
-        unpack(tmp_path / "a.zip", tmp_path / "out")
-    (tmp_path / "b.zip").write_bytes(zip_of({"p/a.tif": BODY}))
-    with pytest.raises(DataError, match="more than 100"):
-        unpack(tmp_path / "b.zip", tmp_path / "out", max_bytes=100)
-    assert (unpack(tmp_path / "b.zip", tmp_path / "out") / "p" / "a.tif").read_bytes() == BODY
-    with pytest.raises(DataError, match="exists"):
-        unpack(tmp_path / "b.zip", tmp_path / "out")
-
-
-@pytest.mark.skipif(not SHARED.is_dir(), reason=f"needs the eight real TIFFs at {SHARED}")
-def test_a_plate_of_real_tiffs_is_fetched_and_read(server: str, tmp_path: Path):
-    from evidence.bbbc021_plates import Plates
-    from evidence.contracts import CaseFile
-    from evidence.microscopy_cases import make_case
-
-    plate = "Week2_24381"
-    files = sorted((SHARED / "fullfields" / plate).iterdir())
-    assert len(files) == 8
-    body = zip_of({f"{plate}/{p.name}": p.read_bytes() for p in files})
-    import gzip
-
-    Handler.files = {
-        f"/BBBC021_v1_images_{plate}.zip": body,
-        "/BBBC021_v1_image.csv": gzip.decompress((SHARED / "BBBC021_v1_image.csv.gz").read_bytes()),
-        "/BBBC021_v1_moa.csv": (SHARED / "BBBC021_v1_moa.csv").read_bytes(),
-    }
-    Handler.cuts = [10**9, 10**9, 5_000_000]
-    query = {"field": f"{plate}/B02/1", "second": f"{plate}/B02/2"}
-    from evidence.microscopy_cases import Query
-
-    case = make_case("field-01", ("a", "b"), Query(**query))
-    frozen = {"queries": {"field-01": query}, "pool": [], "controls": []}
-    case_file = CaseFile(version=1, setting="microscopy", title="t", data={}, seed=1, frozen=frozen, cases=(case,))
-    assert plates_of(case_file) == (plate,)
-    (path,) = fetch_plates(case_file, tmp_path, base=f"{server}/", backoff_s=0)
-    assert Handler.asked[-1] == f"/{path.name} bytes=5000000-"
-    zipped, folder = Plates.open(tmp_path), Plates.open(SHARED)
-    fields = zipped.present()
-    assert [f.id for f in fields] == [query["field"], query["second"]]
-    assert [zipped.content(f) for f in fields] == [folder.content(f) for f in fields]
-    asked = len(Handler.asked)
-    assert fetch_plates(case_file, tmp_path, base=f"{server}/") == (path,)
-    assert len(Handler.asked) == asked
-    path.write_bytes(body[:-1])
+def test_a_data_set_is_downloaded_unpacked_and_checked(serve, tmp_path, monkeypatch):
+    files = Files(zipped({"norman/perturb_processed.h5ad": b"cells", "norman/other": b"no"}))
+    remote = Remote(serve(files), "norman.zip", members={"norman/perturb_processed.h5ad": "perturb_processed.h5ad"})
+    sha = hashlib.sha256(b"cells").hexdigest()
+    entry = datasets.Dataset(
+        name="norman", title="t", source="s", licence="l", size="1", folder="norman",
+        files={"perturb_processed.h5ad": sha}, card={}, how="h", remotes=(remote,),
+    )  # fmt: skip
+    monkeypatch.setattr(datasets, "CATALOGUE", {"norman": entry})
+    monkeypatch.setattr(datasets, "user_cache_dir", lambda name: str(tmp_path))
+    folder = datasets.fetch("norman")
+    assert [p.name for p in folder.iterdir()] == ["perturb_processed.h5ad"]
+    assert datasets.fetch("norman") == folder
+    assert len(files.asked) == 1
+    (folder / "perturb_processed.h5ad").unlink()
+    files.content = zipped({"norman/perturb_processed.h5ad": b"other cells"})
     with pytest.raises(DataError, match="expected sha256"):
-        fetch_plates(case_file, tmp_path, base=f"{server}/")
+        datasets.fetch("norman")
+    assert not (folder / "perturb_processed.h5ad").exists()
 
 
-def test_an_error_page_is_not_kept_as_a_plate(server: str, tmp_path: Path):
-    from evidence.contracts import CaseFile
-    from evidence.microscopy_cases import Query, make_case
+def test_unpacking_never_leaves_the_folder(tmp_path):
+    archive = tmp_path / "a.zip"
+    archive.write_bytes(zipped({"../evil": b"x", "good": b"y"}))
+    with pytest.raises(DataError, match="would leave"):
+        unpack(archive, {"good": "../evil"}, tmp_path / "out")
+    assert unpack(archive, {"../evil": "fine"}, tmp_path / "out")[0].read_bytes() == b"x"
+    with pytest.raises(DataError, match="expected a member 'absent'"):
+        unpack(archive, {"absent": "x"}, tmp_path / "out")
+    with pytest.raises(DataError, match="expected at most 0"):
+        unpack(archive, {"good": "x"}, tmp_path / "out", max_bytes=0)
 
-    for table in ("BBBC021_v1_image.csv", "BBBC021_v1_moa.csv"):
-        (tmp_path / table).write_text("")
-    Handler.files = {"/BBBC021_v1_images_P.zip": b"<html>busy</html>"}
-    query = {"field": "P/B02/1", "second": None}
-    case = make_case("field-01", ("a", "b"), Query(**query))
-    frozen = {"queries": {"field-01": query}, "pool": [], "controls": []}
-    case_file = CaseFile(version=1, setting="microscopy", title="t", data={}, seed=1, frozen=frozen, cases=(case,))
-    with pytest.raises(DataError, match="expected a zip"):
-        fetch_plates(case_file, tmp_path, base=f"{server}/", backoff_s=0)
-    assert not list(tmp_path.glob("*.zip*"))
+
+def test_a_link_in_a_tar_archive_is_no_file(tmp_path):
+    archive = tmp_path / "a.tar.gz"
+    with tarfile.open(archive, "w:gz") as opened:
+        link = tarfile.TarInfo("data")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        opened.addfile(link)
+        info = tarfile.TarInfo("plain")
+        info.size = 1
+        opened.addfile(info, io.BytesIO(b"z"))
+    with pytest.raises(DataError, match="expected a member 'data'"):
+        unpack(archive, {"data": "x"}, tmp_path / "out")
+    assert unpack(archive, {"plain": "x"}, tmp_path / "out")[0].read_bytes() == b"z"
+
+
+def test_what_is_no_archive_is_said(tmp_path):
+    (tmp_path / "a.zip").write_bytes(b"<html>")
+    with pytest.raises(DataError, match="expected a zip or tar archive"):
+        unpack(tmp_path / "a.zip", {"x": "x"}, tmp_path)
