@@ -48,14 +48,14 @@ def _fetch_plate(plate: str, folder: Path, base: str, say: Say, wait_s: float) -
     note = folder / f"{file}.sha256"
     known = note.read_text().split()[0] if note.is_file() else None
     target = download(Remote(base + file, file, sha256=known), folder, say=say, wait_s=wait_s)
+    found = file_sha256(target)
+    if known is not None and found != known:
+        raise DataError(
+            f"{target}: expected sha256 {known}, as first fetched, got {found}. Move it away to fetch it again"
+        )
     if not zipfile.is_zipfile(target):
         target.unlink()
         raise DataError(f"{base}{file}: expected a zip, got something else; it was removed. Check the address")
-    found = file_sha256(target)
     if known is None:
         write_atomic(note, f"{found}  {file}\n".encode())
-    elif found != known:
-        raise DataError(
-            f"{target}: expected sha256 {known}, as first fetched, got {found}. Move it away to fetch again"
-        )
     return target
