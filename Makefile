@@ -51,7 +51,8 @@ cpa: .venv/bin/python ## Add CPA (torch, scvi-tools, cpa-tools) to the environme
 	@touch $@
 
 .venv/.test: pyproject.toml tests/plugin/pyproject.toml | .venv/bin/python
-	@echo "installing vcloop, its test tools and GEARS into .venv (some minutes the first time)"
-	$(PIP) -e '.[gears,test]'
+	@echo "installing vcloop, its test tools, GEARS and CPA into .venv (some minutes the first time)"
+	$(PIP) -e '.[cpa,gears,images,test]'
+	$(PIP) --no-deps --ignore-requires-python cpa-tools==0.8.8
 	$(PIP) --no-deps -e tests/plugin
 	@touch $@ .venv/.demo

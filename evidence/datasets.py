@@ -159,6 +159,25 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                 how="put oneil_synergy.tsv, oneil_single_agent_dose_response.csv and oneil_smiles.csv into <folder>",
             ),
             Dataset(
+                name="bbbc021",
+                title="BBBC021v1: MCF-7, 24 h, 113 compounds; DNA, F-actin, tubulin; 55 plates, 13,200 fields",
+                source="Caie et al. 2010 and Ljosa et al. 2012, https://data.broadinstitute.org/bbbc/BBBC021/",
+                licence="pixels are described as copyright AstraZeneca: for your own use, not to be passed on",
+                size="tables 2.6 MB; about 0.8 GB a plate",
+                folder="bbbc021",
+                files={"BBBC021_v1_image.csv": None, "BBBC021_v1_image.csv.gz": None, "crops_index.csv": None},
+                card={
+                    "channels": "w1 is DAPI, w2 tubulin, w4 actin; every channel file has its own UUID, so that "
+                    "channels pair through the image table alone",
+                    "paths": "the table says Week4/Week4_27481 (one copy with backslashes); the zip holds Week4_27481/",
+                    "labels": "104 treatments have a mechanism; a dose without one does not inherit another's",
+                    "batches": "plate and mechanism are partly confounded: kinase inhibitors come from two plates",
+                    "dose": "µM by convention; DMSO is 0",
+                },
+                how="put the tables BBBC021_v1_image.csv and BBBC021_v1_moa.csv, and the plates' zips or folders, into "
+                "<folder>; `evidence.bbbc021_fetch.fetch_plates` brings them from the source",
+            ),
+            Dataset(
                 name="norman",
                 title="Norman 2019: K562 cells, CRISPRa of 105 genes and 131 pairs, single-cell expression",
                 source="Norman et al. 2019, Science 365:786; GEARS' form (Dataverse file 6154020), or PerturBench's",

@@ -70,6 +70,7 @@ SETTINGS = Registry(
         "drug_combination": "evidence.drug_combination:DrugCombination",
         "drug_synergy": "evidence.drug_synergy:DrugSynergy",
         "gene_pair": "evidence.gene_pair:GenePair",
+        "microscopy": "evidence.microscopy:Microscopy",
         "signaling": "evidence.signaling:Signaling",
     },
 )
@@ -97,6 +98,7 @@ INTERPRETERS = Registry(
     "vcloop.interpreters",
     {
         "openai": "interpreters.openai_client:OpenAIInterpreter",
+        "pixels": "interpreters.pixels:PixelsInterpreter",
         "replay": "interpreters.replay:ReplayInterpreter",
         "rules": "interpreters.rules:RulesInterpreter",
         "scripted": "interpreters.scripted:ScriptedInterpreter",

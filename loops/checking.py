@@ -81,7 +81,13 @@ def _simulator(name: str, data: Path | None, shipped: Path) -> SimulatorUnderTes
 
 
 def _interpreter(name: str, data: Path | None, shipped: Path) -> InterpreterUnderTest:
-    """An offline interpreter with a request of the signaling pilot. Raises ConfigError for one that needs a server."""
+    """An offline interpreter with a request it can read. Raises ConfigError for one that needs a server."""
+    if name == "pixels":
+        frozen = _setting("microscopy", _shipped_case_file("microscopy", shipped), data)
+        pictured = frozen.open(frozen.case_file)
+        first = pictured.cases()[0]
+        shown = predict_request(first, pictured.evidence(first, ("table",)).parts)
+        return InterpreterUnderTest(lambda: build(INTERPRETERS, Component(name=name), name), shown, {})
     if name != "rules":
         raise ConfigError(f"interpreter {name!r} needs options or a server; it is checked in vcloop's tests, not here")
     subject = _simulator("bayes_net", data, shipped)

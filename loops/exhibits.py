@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from evidence.contracts import Case, Evidence, Observation, Part, Prediction, Table
+from evidence.contracts import Case, Evidence, Figure, Observation, Part, Prediction, Table
 from evidence.figures import Series, change_figure, figure_part
 
 Modalities = Collection[str]
@@ -30,7 +30,8 @@ def observation_exhibit(
     modalities: Modalities,
 ) -> Evidence:
     """The newest observation (its own parts are `seen`), and the predictions calibrated with all observations."""
-    parts: list[Part] = list(seen.parts)
+    parts: list[Part] = [part for part in seen.parts if part.kind == "text" or part.kind in modalities]
+    shown = {part.sha256: seen.blobs[part.sha256] for part in parts if isinstance(part, Figure)}
     if "table" in modalities:
         parts.append(_observation_table(observations[-1]))
         if calibrated:
@@ -39,7 +40,7 @@ def observation_exhibit(
     series = [_series("predicted", before), _series("calibrated", calibrated), Series("measured", measured)]
     title = "Predicted, calibrated and measured change"
     drawn = _with_figure(case, parts, "calibrated", title, series, modalities)
-    return Evidence(drawn.parts, {**seen.blobs, **drawn.blobs})
+    return Evidence(drawn.parts, {**shown, **drawn.blobs})
 
 
 def _with_figure(

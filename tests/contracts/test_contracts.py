@@ -21,6 +21,7 @@ from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SETTINGS, SIMULA
 from evidence.strict_yaml import read_value
 from interpreters.fake_server import FakeServer, chat
 from interpreters.openai_client import OpenAIInterpreter
+from interpreters.pixels import PixelsInterpreter
 from interpreters.replay import ReplayInterpreter, ReplayOptions
 from interpreters.rules import RulesInterpreter
 from interpreters.scripted import ScriptedInterpreter
@@ -37,6 +38,24 @@ REQUEST = Request(
         Message(role="user", parts=(Table(name="predictions", columns=("r", "m", "s"), rows=(("a", 0.2, 0.1),)),)),
     ),
     readouts=(Readout(id="a", name="a", threshold=0.1),),
+)
+
+PICTURE_REQUEST = Request(
+    step="predict",
+    messages=(
+        Message(
+            role="user",
+            parts=(
+                Table(
+                    name="reference features",
+                    columns=("reference", "class", "compound", "cells", "f"),
+                    rows=tuple((f"R{n}", "ab"[n % 2], f"c{n % 4}", 2, float(n % 2) + 0.01 * n) for n in range(12)),
+                ),
+                Table(name="query features", columns=("field", "cells", "f"), rows=(("query", 2, 0.9),)),
+            ),
+        ),
+    ),
+    readouts=(Readout(id="mechanism", name="mechanism", labels=("a", "b")),),
 )
 
 
@@ -67,6 +86,8 @@ def setting_under_test(name: str, request: pytest.FixtureRequest) -> SettingUnde
             return shipped(name, "drug-combination.json", None)
         case "drug_synergy":
             return made_up_synergy(request.getfixturevalue("synergy_tables")())
+        case "microscopy":
+            return shipped(name, "microscopy.json", None)
     raise AssertionError(f"no cheap instance of setting {name!r}: add one here")
 
 
@@ -127,11 +148,13 @@ def test_interpreters(name, check, socket_enabled):
         options = OpenAIInterpreter.Options(model="m", base_url=server.base_url)
         makers = {
             "rules": lambda: RulesInterpreter(RulesInterpreter.Options()),
+            "pixels": lambda: PixelsInterpreter(PixelsInterpreter.Options()),
             "scripted": lambda: ScriptedInterpreter(replies=["{}", Reply(status="refused")]),
             "openai": lambda: OpenAIInterpreter(options),
             "replay": lambda: ReplayInterpreter(ReplayOptions(run=REFERENCE)),
         }
-        request = replayed_request() if name == "replay" else REQUEST
+        requests = {"replay": replayed_request, "pixels": lambda: PICTURE_REQUEST}
+        request = requests.get(name, lambda: REQUEST)()
         judge(name, check, InterpreterUnderTest(makers[name], request, {}))
 
 
