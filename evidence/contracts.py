@@ -355,6 +355,9 @@ class EvidenceSetting(Protocol):
 
     A setting is opened on a case file and on data. Opening checks that the data is what the case file was frozen on
     (DataError otherwise). Nothing that a method returns before `observe` may depend on a hidden outcome.
+
+    Optional: `predicted(case, predictions, modalities) -> Evidence`, the setting's own view of the simulator's
+    predictions, and the classmethod `freeze(data, shape, seed, options) -> CaseFile`.
     """
 
     @classmethod

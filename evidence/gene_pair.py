@@ -118,13 +118,28 @@ class GenePair:
         parts: list[Part] = [Text(text=intro)]
         if "table" in modalities:
             parts += [self._programs_table(case), self._singles_table(case)]
+        return Evidence(tuple(parts), {})
+
+    def predicted(self, case: Case, predictions: Sequence[Prediction], modalities: Sequence[str]) -> Evidence:
+        """What the pair would do in all (the sum of both genes and the predicted interaction), beside each gene."""
+        effects = [self.known.single(gene) for gene in case.perturbation.targets]
+        additive = {r.id: float(sum(e.mean[n] for e in effects)) for n, r in enumerate(case.readouts)}
+        pair = {p.readout: (additive[p.readout] + p.mean, p.sd) for p in predictions}
+        parts: list[Part] = []
+        if "table" in modalities:
+            rows = tuple(
+                (r.id, round(additive[r.id], 4), round(pair[r.id][0], 4), round(pair[r.id][1], 4))
+                for r in case.readouts
+            )
+            parts.append(Table(name="pair", columns=("readout", "additive pair", "predicted pair", "sd"), rows=rows))
         if "figure" not in modalities:
             return Evidence(tuple(parts), {})
         from evidence import figures  # matplotlib is slow to import: only runs that show figures pay for it
 
-        title = f"What each gene does alone: {case.perturbation.name}"
-        image = figures.change_figure(case.readouts, self._singles_series(case), title)
-        figure, data = figures.figure_part("singles", image, f"{title}, with 95 % intervals.")
+        title = f"Each gene alone, and the predicted pair: {case.perturbation.name}"
+        series = [*self._singles_series(case), figures.Series("predicted", pair)]
+        image = figures.change_figure(case.readouts, series, title)
+        figure, data = figures.figure_part("pair", image, f"{title}, with 95 % intervals.")
         return Evidence((*parts, figure), {figure.sha256: data})
 
     def observe(self, case: Case, measurement: Measurement, seed: int) -> Observed:

@@ -91,4 +91,5 @@ def _cells(
     mean = np.exp(log_mean + activity @ loading.T)
     mean *= DEPTH * rng.lognormal(0.0, 0.2, (n, 1)) / mean.sum(axis=1, keepdims=True)
     counts = rng.poisson(mean * rng.gamma(1 / DISPERSION, DISPERSION, mean.shape))
-    return np.asarray(np.log1p(counts * (1e4 / counts.sum(axis=1, keepdims=True))))
+    # rounded, so that another processor's log1p gives the same cells
+    return np.asarray(np.log1p(counts * (1e4 / counts.sum(axis=1, keepdims=True))).round(4))

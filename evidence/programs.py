@@ -30,12 +30,14 @@ from evidence.values import Name, Positive, Value, sha256_of
 
 Array = NDArray[np.float64]
 MIN_CELLS_EXPRESSING = 20
+DIGITS = 6
+"""Decimals of weights: beyond them the number of threads of the linear algebra shows."""
 MAX_GENES = 1000
 """Programs are sought among this many genes of the largest variance."""
 
 
 class Program(Value):
-    """A group of genes with positive weights that sum to 1. `stability`: mean cosine over the bootstrap, 1 at best."""
+    """A group of genes with positive weights that sum to 1, to rounding. `stability`: mean bootstrap cosine."""
 
     id: Name
     name: Name
@@ -317,6 +319,6 @@ def _program(number: int, loading: Array, names: list[str], n_genes: int, stabil
         id=f"program_{number}",
         name=" / ".join(genes[:4]),
         genes=genes,
-        weights=tuple(float(w) for w in weights),
-        stability=float(stability),
+        weights=tuple(round(float(w), DIGITS) for w in weights),
+        stability=round(float(stability), DIGITS),
     )

@@ -76,8 +76,10 @@ class Steps:
         prepared = self.cases[state["case"]]
         shown = self.setting.evidence(prepared.case, self.modalities)
         predicted = prediction_exhibit(prepared.case, _predictions(prepared), self.modalities)
-        self._keep(shown, predicted)
-        asked = await self._ask(state, "predict", predict_request(prepared.case, (*shown.parts, *predicted.parts)))
+        own = self._own_view(prepared)
+        self._keep(shown, own, predicted)
+        parts = (*shown.parts, *own.parts, *predicted.parts)
+        asked = await self._ask(state, "predict", predict_request(prepared.case, parts))
         return self._heard(state, asked, "predict failed")
 
     async def review(self, state: LoopState) -> LoopState:
@@ -147,6 +149,15 @@ class Steps:
                 )
             )
         return {}
+
+    def _own_view(self, prepared: Prepared) -> Evidence:
+        """What a setting itself has to say of the predictions, where it has an optional method `predicted`."""
+        view = getattr(self.setting, "predicted", None)
+        predictions = _predictions(prepared)
+        if view is None or not predictions:
+            return Evidence((), {})
+        own: Evidence = view(prepared.case, predictions, self.modalities)
+        return own
 
     async def _ask(self, state: LoopState, step: Step, request: Request) -> Asked:
         asked = await self.caller.ask(Place(state["case"], state["repeat"], step, state["turn"]), request)

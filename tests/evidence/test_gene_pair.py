@@ -7,7 +7,7 @@ import pytest
 
 from evidence.case_files import case_file_text
 from evidence.conditions import CONTROL, Condition
-from evidence.contracts import CaseFile
+from evidence.contracts import CaseFile, Prediction
 from evidence.errors import ConfigError, DataError
 from evidence.gene_pair import GenePair
 from evidence.gene_pair_cases import choose_pairs, freeze_cells, read_frozen, training_cells
@@ -204,3 +204,14 @@ def test_tables_need_the_noise_and_say_so():
     assert observed.se == 0.03
     assert observed.value != setting.truth(case)[0].value
     assert abs(observed.value - setting.truth(case)[0].value) < 5 * 0.03
+
+
+def test_the_predicted_pair_is_shown_beside_each_gene_alone(twin_setting):
+    case = twin_setting.cases()[0]
+    predictions = tuple(Prediction(readout=r.id, mean=0.25, sd=0.1) for r in case.readouts)
+    shown = twin_setting.predicted(case, predictions, ("table", "figure"))
+    singles = next(p for p in twin_setting.evidence(case, ("table",)).parts if getattr(p, "name", "") == "singles")
+    table, figure = shown.parts
+    assert [row[2] for row in table.rows] == pytest.approx([row[-1] + 0.25 for row in singles.rows], abs=2e-4)
+    assert set(shown.blobs) == {figure.sha256}
+    assert twin_setting.predicted(case, predictions, ("table",)).blobs == {}
