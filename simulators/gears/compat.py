@@ -11,17 +11,18 @@ import contextlib
 import importlib.metadata
 import pickle
 import random
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from scipy import sparse
 
-from evidence.errors import ConfigError, DataError
+from evidence.errors import ConfigError, ContractError, DataError
 
 PACKAGE, VERSION = "cell-gears", "0.1.2"
 INSTALL = 'pip install -e ".[gears]"'
@@ -61,7 +62,8 @@ def load() -> Upstream:
         import scanpy
 
         verbosity = scanpy.settings.verbosity
-        from gears import data_utils, gears, model, pertdata, utils
+        with _without_dcor():
+            from gears import data_utils, gears, model, pertdata, utils
 
         scanpy.settings.verbosity = verbosity
     for module in (pertdata, utils):
@@ -72,6 +74,26 @@ def load() -> Upstream:
         module.tqdm = _plain
     pertdata.pickle = utils.pickle = SimpleNamespace(load=_restricted_load, dump=_no_pickle)
     return Upstream(pertdata.PertData, gears.GEARS, model.GEARS_Model, data_utils)
+
+
+@contextlib.contextmanager
+def _without_dcor() -> Iterator[None]:
+    """Import GEARS without dcor, which compiles for seconds (and can abort) for one score that nothing here calls."""
+    before = sys.modules.get("dcor")
+    stand_in = ModuleType("dcor")
+    stand_in.distance_correlation = _no_dcor  # type: ignore[attr-defined]
+    sys.modules["dcor"] = stand_in
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.modules["dcor"]
+        else:
+            sys.modules["dcor"] = before
+
+
+def _no_dcor(*_: object) -> None:
+    raise ContractError("GEARS' score of distance correlations is not used here: dcor is not imported")
 
 
 @contextlib.contextmanager
