@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
 
 from evidence.contracts import CaseFile
 from evidence.errors import ConfigError
 from evidence.files import write_atomic
 from evidence.registry import SETTINGS
+from evidence.values import Value, canonical_json
+
+V = TypeVar("V", bound=Value)
 
 
 def freeze(setting: str, *, data: Path | None, shape: str, seed: int, options: Mapping[str, str]) -> CaseFile:
@@ -33,3 +39,13 @@ def write_case_file(path: Path, case_file: CaseFile) -> None:
     if path.exists():
         raise ConfigError(f"{path} exists; a frozen case file is not replaced: choose another name or remove it")
     write_atomic(path, case_file_text(case_file).encode())
+
+
+def frozen_part(case_file: CaseFile, kind: type[V]) -> V:
+    """What the setting froze, as its own value. Raises ConfigError naming the field."""
+    try:
+        return kind.model_validate_json(canonical_json(case_file.frozen))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(step) for step in first["loc"])
+        raise ConfigError(f"case file {case_file.title!r}, field frozen.{where}: {first['msg']}") from error

@@ -6,27 +6,33 @@ come from training cells.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Mapping
+from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evidence.cell_split import Parts, Share, SplitRule, split_conditions
 from evidence.combination_cells import SourceName
-from evidence.conditions import CONTROL, Condition
+from evidence.conditions import Condition
 from evidence.errors import DataError
 from evidence.perturbed import PerturbedCells
-from evidence.programs import Effect, Programs, Scores
-from evidence.values import Value, derive_seed
+from evidence.program_cases import ProgramFrozen
+from evidence.programs import Effect
 
-Rows = NDArray[np.intp]
 Shape = Literal["published", "extended"]
 
 RESERVED_CELLS = 48
 MIN_TRUTH_CELLS = 40
 N_PROGRAMS = 3
 N_CASES = 10
-Z = 1.96
+SPLIT = SplitRule(
+    case=Share(reserved=RESERVED_CELLS, truth=Fraction(1), least=RESERVED_CELLS + 2),
+    pair=Share(),
+    single=Share(),
+    control=Share(truth=Fraction(1, 3), least=6),
+)
 RIDGE = 0.05
 """Prior weight of a drug's effect being zero in the additive rule, in units of one condition."""
 
@@ -47,39 +53,14 @@ RULES: Mapping[str, str] = {
 }
 
 
-class CombinationFrozen(Value):
-    """What a drug-combination case file fixes.
-
-    held_out: ids of the cases' pairs. control: mean score of training control cells by program. thresholds: by program.
-    split: condition -> part -> number of cells. rules: how it was all made, in words.
-    """
+class CombinationFrozen(ProgramFrozen):
+    """What a drug-combination case file fixes. control: mean score of training control cells by program."""
 
     source: SourceName
     shape: Shape
-    held_out: tuple[str, ...]
-    programs: Programs
     control: dict[str, float]
-    thresholds: dict[str, float]
     scale: Literal["log1p"] = "log1p"
     reserved_cells: int
-    split: dict[str, dict[str, int]]
-    rules: dict[str, str]
-
-
-class Parts(NamedTuple):
-    """Row numbers of one condition: disjoint parts."""
-
-    training: Rows
-    truth: Rows
-    reserved: Rows
-
-
-class Change(NamedTuple):
-    """A change of a program's mean score in log1p units, its standard error, and the perturbed cells behind it."""
-
-    value: float
-    se: float
-    n_cells: int
 
 
 def choose_pairs(rows: Mapping[Condition, Collection[int]], shape: Shape) -> tuple[Condition, ...]:
@@ -101,25 +82,11 @@ def choose_pairs(rows: Mapping[Condition, Collection[int]], shape: Shape) -> tup
 
 
 def split_cells(cells: PerturbedCells, held_out: Collection[Condition], seed: int) -> dict[Condition, Parts]:
-    """The disjoint parts of every condition. Looks at no value of any cell."""
-    parts = {c: _split_condition(rows, c, c in held_out, seed) for c, rows in cells.rows.items()}
-    rows = np.concatenate([part for three in parts.values() for part in three])
-    if len(np.unique(rows)) != len(rows) or len(rows) != len(cells.conditions):
-        raise AssertionError("the parts of the split are not disjoint, or leave cells out")
+    """Disjoint parts of every condition, by this setting's rule: no cell of a held-out pair is for training."""
+    parts = split_conditions(cells.rows, held_out, SPLIT, seed)
     if any(len(parts[c].training) for c in held_out):
         raise AssertionError("a held-out combination has training cells")
     return parts
-
-
-def training_rows(parts: Mapping[Condition, Parts]) -> Rows:
-    """Rows of the training part, in the order of the cells."""
-    return np.sort(np.concatenate([three.training for three in parts.values()]))
-
-
-def threshold(control: Scores) -> tuple[float, ...]:
-    """Class thresholds, one a program: what 48 cells leave in 5 % of repeats if nothing changed."""
-    spread = Z * np.sqrt(control.var * (1 / RESERVED_CELLS + 1 / control.n))
-    return tuple(round(float(value), 4) for value in spread)
 
 
 def drug_effects(responses: Mapping[Condition, Effect]) -> dict[str, NDArray[np.float64]]:
@@ -145,15 +112,3 @@ def naive(condition: Condition, effects: Mapping[str, NDArray[np.float64]]) -> d
         raise DataError(f"{condition.id}: no training condition holds {', '.join(unknown)}")
     total = np.sum([effects[t] for t in condition.targets], axis=0)
     return {"no change": np.zeros_like(total), "additive (log scale)": total, "mean of singles": total / 2}
-
-
-def _split_condition(rows: Sequence[int] | Rows, condition: Condition, held_out: bool, seed: int) -> Parts:
-    mixed = np.random.default_rng(derive_seed(seed, "split", condition.id)).permutation(np.asarray(rows, dtype=np.intp))
-    if held_out:
-        if len(mixed) < RESERVED_CELLS + 2:
-            raise DataError(f"{condition.id}: expected at least {RESERVED_CELLS + 2} cells, got {len(mixed)}")
-        return Parts(mixed[:0], np.sort(mixed[RESERVED_CELLS:]), np.sort(mixed[:RESERVED_CELLS]))
-    at = round(2 * len(mixed) / 3) if condition == CONTROL else len(mixed)
-    if condition == CONTROL and len(mixed) < 6:
-        raise DataError(f"control: expected at least 6 cells, got {len(mixed)}")
-    return Parts(np.sort(mixed[:at]), np.sort(mixed[at:]), mixed[:0])

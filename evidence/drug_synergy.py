@@ -15,8 +15,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
 
+from evidence.case_files import frozen_part
 from evidence.contracts import (
     Case,
     CaseFile,
@@ -36,7 +36,7 @@ from evidence.contracts import (
 from evidence.datasets import locate
 from evidence.errors import ConfigError, ContractError, DataError
 from evidence.pair_tables import Pair, Synergy, read_curves, read_smiles, read_synergy
-from evidence.values import Value, canonical_json, derive_seed, sha256_of
+from evidence.values import Value, derive_seed, sha256_of
 
 SETTING, DATASET = "drug_synergy", "oneil2016"
 FILES = ("oneil_synergy.tsv", "oneil_single_agent_dose_response.csv", "oneil_smiles.csv")
@@ -112,7 +112,7 @@ class DrugSynergy:
         folder = locate(DATASET, data)
         if _sha(folder) != case_file.data.get(DATASET):
             raise DataError(f"{folder}: not the tables that the case file {case_file.title!r} was frozen on")
-        frozen = _read_frozen(case_file)
+        frozen = frozen_part(case_file, SynergyFrozen)
         tables = read_synergy(folder / FILES[0]), read_curves(folder / FILES[1]), read_smiles(folder / FILES[2])
         return cls(case_file, frozen, *tables)
 
@@ -256,10 +256,3 @@ def _curve_id(drug: str, line: str) -> str:
 
 def _sha(folder: Path) -> str:
     return sha256_of(b"\0".join((folder / name).read_bytes() for name in FILES))
-
-
-def _read_frozen(case_file: CaseFile) -> SynergyFrozen:
-    try:
-        return SynergyFrozen.model_validate_json(canonical_json(case_file.frozen))
-    except ValidationError as error:
-        raise ConfigError(f"case file {case_file.title!r}, field frozen: {error.errors()[0]['msg']}") from error

@@ -14,30 +14,19 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from evidence.annotations import read_terms
+from evidence.cell_responses import CellResponses, training_cells
+from evidence.cell_split import PartName
 from evidence.conditions import Condition
-from evidence.contracts import (
-    Case,
-    CaseFile,
-    Evidence,
-    Measurement,
-    Observation,
-    Observed,
-    Part,
-    Perturbation,
-    Prediction,
-    Response,
-    Table,
-    Text,
-    Truth,
-)
-from evidence.errors import ConfigError, ContractError, DataError, did_you_mean
+from evidence.contracts import Case, CaseFile, Evidence, Part, Perturbation, Prediction, Table, Text
+from evidence.errors import ConfigError, did_you_mean
 from evidence.expression import CellData, ExpressionPrograms
-from evidence.gene_pair_cases import GenePairFrozen, freeze_cells, read_frozen
-from evidence.pair_responses import CellResponses, PairResponses, split_cells
-from evidence.pair_responses import Part as CellPart
+from evidence.gene_pair_cases import ACTION, GenePairFrozen, freeze_cells, read_frozen, split_cells
+from evidence.pair_responses import PairResponses
 from evidence.pair_sources import OpenedPairs, freeze_tables, open_cells, open_tables
 from evidence.pair_twin import make_twin
 from evidence.perturbed import PerturbedCells
+from evidence.program_cases import ProgramSetting, check_data, named, program_table
+from evidence.programs import Effect
 
 if TYPE_CHECKING:
     from evidence.figures import Series
@@ -47,11 +36,9 @@ SHAPES = {"published": 12, "devel": 5}
 
 
 @dataclass(frozen=True, eq=False)
-class GenePair:
+class GenePair(ProgramSetting[GenePairFrozen]):
     """The setting, opened on a case file and on responses. `pairs` are all pairs with both singles known."""
 
-    case_file: CaseFile
-    frozen: GenePairFrozen
     known: PairResponses
     pairs: tuple[Condition, ...]
 
@@ -87,18 +74,10 @@ class GenePair:
             opened = open_tables(data, frozen, case_file.seed)
         else:
             cells = open_cells(frozen.source, data)
-            opened = OpenedPairs(_on_cells(cells, frozen, case_file.seed), _pairs(cells), cells.data_sha256)
-        (name, expected), *_ = case_file.data.items()
-        if opened.sha256 != expected:
-            raise DataError(
-                f"expected the data {name!r} that the case file {case_file.title!r} was frozen on, sha256 {expected}, "
-                f"got {opened.sha256}. Use that data (`vcloop data`), or freeze a case file on this one"
-            )
+            parts = split_cells(cells, frozen.pairs, case_file.seed)
+            opened = OpenedPairs(CellResponses(cells, parts, frozen.programs), _pairs(cells), cells.data_sha256)
+        check_data(case_file, opened.sha256)
         return cls(case_file, frozen, opened.known, opened.pairs)
-
-    def cases(self) -> tuple[Case, ...]:
-        """The held-out pairs, in the order of the case file."""
-        return self.case_file.cases
 
     def evidence(self, case: Case, modalities: Sequence[str]) -> Evidence:
         """The system, what each gene alone does to the programs, and what an additive pair would do."""
@@ -117,13 +96,14 @@ class GenePair:
             )
         parts: list[Part] = [Text(text=intro)]
         if "table" in modalities:
-            parts += [self._programs_table(case), self._singles_table(case)]
+            terms = {p.id: ", ".join(self.frozen.terms.get(p.id, ())) for p in self.frozen.programs.programs}
+            parts += [program_table(case, self.frozen.programs, 10, "GO terms", terms), self._singles_table(case)]
         return Evidence(tuple(parts), {})
 
     def predicted(self, case: Case, predictions: Sequence[Prediction], modalities: Sequence[str]) -> Evidence:
         """What the pair would do in all (the sum of both genes and the predicted interaction), beside each gene."""
-        effects = [self.known.single(gene) for gene in case.perturbation.targets]
-        additive = {r.id: float(sum(e.mean[n] for e in effects)) for n, r in enumerate(case.readouts)}
+        effects = [named(self.frozen.programs, self.known.single(gene)) for gene in case.perturbation.targets]
+        additive = {r.id: sum(e[r.id].value for e in effects) for r in case.readouts}
         pair = {p.readout: (additive[p.readout] + p.mean, p.sd) for p in predictions}
         parts: list[Part] = []
         if "table" in modalities:
@@ -142,30 +122,6 @@ class GenePair:
         figure, data = figures.figure_part("pair", image, f"{title}, with 95 % intervals.")
         return Evidence((*parts, figure), {figure.sha256: data})
 
-    def observe(self, case: Case, measurement: Measurement, seed: int) -> Observed:
-        """The interaction of one program in the pair's reserved cells. The seed changes nothing: they are frozen."""
-        if measurement not in case.menu or measurement.readout is None:
-            raise ContractError(f"measurement {measurement.id!r} is not on the menu", case=case.id, step="observe")
-        value, se = self._readouts(case, "reserved")[measurement.readout]
-        return Observed(
-            Observation(
-                measurement=measurement.id,
-                readout=measurement.readout,
-                value=value,
-                se=se,
-                n_cells=self.known.cells(_pair(case.perturbation)),
-            ),
-            {},
-        )
-
-    def truth(self, case: Case) -> tuple[Truth, ...]:
-        """The interaction of every program in truth cells. For scoring only."""
-        found = self._readouts(case, "truth")
-        return tuple(
-            Truth(readout=r.id, label=r.classify(found[r.id][0]), value=found[r.id][0], se=found[r.id][1])
-            for r in case.readouts
-        )
-
     def training(self) -> ExpressionPrograms:
         """Programs, what is held out, and the known responses of single genes."""
         genes = sorted({gene for pair in self.pairs for gene in pair.targets})
@@ -177,47 +133,30 @@ class GenePair:
         """Cells for training a simulator (`vcloop simulate`). Raises ConfigError where there are none."""
         if not isinstance(self.known, CellResponses):
             raise ConfigError("this case file is on tables of mean changes: there are no cells to train on")
-        cells, parts = self.known.cells_, self.known.parts
-        rows = np.sort(np.concatenate([p.training for p in parts.values()]))
         singles = {single for pair in self.pairs for single in pair.singles}
         return CellData(
-            cells=cells.select(rows),
-            held_out=tuple(Condition(tuple(name.split("+"))) for name in self.frozen.held_out),
+            cells=training_cells(self.known.cells_, self.known.parts),
+            held_out=self.frozen.pairs,
             wanted=(*sorted(singles), *self.pairs),
             terms=make_twin().terms if self.frozen.source == "twin" else None,
             synthetic=self.case_file.synthetic,
-        )
-
-    def responses(self, case: Case) -> tuple[Response, ...]:
-        """Interactions of every other pair that shares no gene with the case, in training cells."""
-        others = [pair for pair in self.pairs if not set(pair.targets) & set(case.perturbation.targets)]
-        return tuple(
-            Response(perturbation=perturbation, readout=readout, value=value, se=se)
-            for pair in others
-            for perturbation in [Perturbation(id=pair.id, name=pair.id, targets=pair.targets, action="activate")]
-            for readout, (value, se) in self._effects(pair, "training").items()
         )
 
     def baselines(self, case: Case) -> Mapping[str, tuple[Prediction, ...]]:
         """Additive: the pair does what both genes do alone, so the interaction is 0."""
         return {"additive": tuple(Prediction(readout=r.id, mean=0.0, sd=0.0) for r in case.readouts)}
 
-    def _readouts(self, case: Case, part: CellPart) -> dict[str, tuple[float, float]]:
-        return self._effects(_pair(case.perturbation), part)
+    def _told(self, condition: Condition) -> Perturbation:
+        return Perturbation(id=condition.id, name=condition.id, targets=condition.targets, action=ACTION)
 
-    def _effects(self, pair: Condition, part: CellPart) -> dict[str, tuple[float, float]]:
-        effect = self.known.interaction(pair, part)
-        ids = [p.id for p in self.frozen.programs.programs]
-        return {i: (float(m), float(s)) for i, m, s in zip(ids, effect.mean, effect.se, strict=True)}
+    def _effect(self, condition: Condition, part: PartName) -> Effect:
+        return self.known.interaction(condition, part)
 
-    def _programs_table(self, case: Case) -> Table:
-        frozen = self.frozen
-        rows = tuple(
-            (p.id, ", ".join(p.genes[:10]), ", ".join(frozen.terms.get(p.id, ())), frozen.thresholds[p.id])
-            for p in frozen.programs.programs
-        )
-        columns = ("readout", "strongest genes", "GO terms", "threshold")
-        return Table(name="programs", columns=columns, rows=rows)
+    def _reserved_cells(self, pair: Condition) -> int | None:
+        return self.known.cells(pair)
+
+    def _known_conditions(self) -> tuple[Condition, ...]:
+        return self.pairs
 
     def _singles_table(self, case: Case) -> Table:
         first, second = (self.known.single(gene) for gene in case.perturbation.targets)
@@ -231,26 +170,13 @@ class GenePair:
         from evidence.figures import Series
 
         return [
-            Series(f"{gene} alone", {r.id: (float(e.mean[n]), float(e.se[n])) for n, r in enumerate(case.readouts)})
+            Series(f"{gene} alone", named(self.frozen.programs, self.known.single(gene)))
             for gene in case.perturbation.targets
-            for e in [self.known.single(gene)]
         ]
-
-
-def _pair(perturbation: Perturbation) -> Condition:
-    return Condition(perturbation.targets)
 
 
 def _pairs(cells: PerturbedCells) -> tuple[Condition, ...]:
     return tuple(c for c in cells.rows if c.double and set(c.singles) <= set(cells.rows))
-
-
-def _on_cells(cells: PerturbedCells, frozen: GenePairFrozen, seed: int) -> CellResponses:
-    held_out = tuple(Condition(tuple(name.split("+"))) for name in frozen.held_out)
-    absent = sorted({c.id for c in held_out} - {c.id for c in cells.rows})
-    if absent:
-        raise DataError(f"the data has no cell of {', '.join(absent)}, which the case file holds out")
-    return CellResponses(cells, split_cells(cells, held_out, seed), frozen.programs)
 
 
 def _whole(text: str) -> int:

@@ -4,23 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from evidence.annotations import Terms
+from evidence.cell_responses import CellResponses, training_cells
+from evidence.cell_split import HALF, Parts, Share, SplitRule, part_sizes, split_conditions
 from evidence.conditions import CONTROL, Condition
-from evidence.contracts import Case, CaseFile, Measurement, Perturbation, Readout
+from evidence.contracts import Case, CaseFile, Readout
 from evidence.errors import ConfigError
-from evidence.pair_responses import CellResponses, Parts, split_cells, usable_pairs
 from evidence.perturbed import DataCard, PerturbedCells
-from evidence.programs import Programs, enriched_terms, learn_programs, score_cells
-from evidence.values import Value, canonical_json, derive_seed
+from evidence.program_cases import ProgramFrozen, make_case, perturbation_of, read_program_frozen, thresholds
+from evidence.programs import Programs, enriched_terms, learn_programs
+from evidence.values import derive_seed
 
 SETTING = "gene_pair"
 N_PROGRAMS = 4
 UNIT = "log1p units"
+ACTION = "activate"
+MEASURE = "measure the response of {} in reserved cells with both genes perturbed"
+MIN_PART = 8
+"""Fewest cells of a part: below it a standard error means little."""
+SPLIT = SplitRule(
+    case=Share(reserved=48, at_most=Fraction(1, 3), truth=HALF),
+    pair=Share(),
+    single=Share(truth=HALF),
+    control=Share(truth=HALF),
+)
 Subgroup = Literal["combo_seen0", "combo_seen1", "combo_seen2"]
 
 RULES = {
@@ -36,23 +49,23 @@ RULES = {
 }
 
 
-class GenePairFrozen(Value):
+class GenePairFrozen(ProgramFrozen):
     """What a gene-pair case file fixes.
 
     source: "cells", or "tables" of mean changes, whose measurements have the noise given (`noise_sd`, log1p units).
-    held_out: pair ids that no simulator may have trained on. thresholds: program -> class threshold.
     terms: program -> GO terms over-represented among its genes, where annotations were given.
     """
 
     source: Literal["cells", "twin", "tables"]
     card: DataCard
-    programs: Programs
-    thresholds: dict[str, float]
-    held_out: tuple[str, ...]
     noise_sd: float | None = Field(default=None, gt=0)
     terms: dict[str, tuple[str, ...]] = {}
     split: dict[str, dict[str, int]] = {}
-    rules: dict[str, str]
+
+
+def split_cells(cells: PerturbedCells, cases: Collection[Condition], seed: int) -> dict[Condition, Parts]:
+    """Disjoint parts of every condition, by this setting's rule."""
+    return split_conditions(cells.rows, cases, SPLIT, seed)
 
 
 def freeze_cells(
@@ -69,15 +82,14 @@ def freeze_cells(
     parts = split_cells(cells, held_out, seed)
     training = training_cells(cells, parts, held_out)
     programs = learn_programs(training, n_programs=N_PROGRAMS, seed=derive_seed(seed, "programs") % 2**31)
-    thresholds = _thresholds(CellResponses(cells, parts, programs), parts, held_out, programs)
     frozen = GenePairFrozen(
         source=source,
         card=cells.card,
         programs=programs,
-        thresholds=thresholds,
+        thresholds=_thresholds(CellResponses(cells, parts, programs), held_out),
         held_out=tuple(c.id for c in held_out),
         terms={} if annotations is None else _terms(programs, cells, annotations),
-        split={c.id: {k: len(v) for k, v in p._asdict().items()} for c, p in parts.items()},
+        split=part_sizes(parts),
         rules=RULES,
     )
     return make_case_file(frozen, held_out, {cells.card.name: cells.data_sha256}, seed, title)
@@ -101,20 +113,7 @@ def make_case_file(
 
 def read_frozen(case_file: CaseFile) -> GenePairFrozen:
     """The frozen part, checked against the cases. Raises ConfigError naming the field."""
-    try:
-        frozen = GenePairFrozen.model_validate_json(canonical_json(case_file.frozen))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise ConfigError(f"case file {case_file.title!r}, field frozen.{where}: {first['msg']}") from error
-    for case in case_file.cases:
-        if case.id not in frozen.held_out:
-            raise ConfigError(f"case file {case_file.title!r}: case {case.id!r} is not in frozen.held_out")
-        if {r.id: r.threshold for r in case.readouts} != frozen.thresholds:
-            raise ConfigError(
-                f"case file {case_file.title!r}: case {case.id!r} has other thresholds than frozen.thresholds"
-            )
-    return frozen
+    return read_program_frozen(case_file, GenePairFrozen, ACTION)
 
 
 def choose_pairs(cells: PerturbedCells, n_cases: int, seed: int) -> tuple[Condition, ...]:
@@ -137,23 +136,18 @@ def subgroup(pair: Condition, known: Collection[Condition]) -> Subgroup:
     return ("combo_seen0", "combo_seen1", "combo_seen2")[seen]
 
 
-def training_cells(
-    cells: PerturbedCells, parts: dict[Condition, Parts], held_out: Collection[Condition]
-) -> PerturbedCells:
-    """Training cells of every condition that is no case."""
-    rows = [p.training for c, p in parts.items() if c not in held_out]
-    return cells.select(np.sort(np.concatenate(rows)))
+def usable_pairs(cells: PerturbedCells) -> tuple[Condition, ...]:
+    """Pairs with both singles and enough cells for three parts, sorted."""
+    enough = {c for c, rows in cells.rows.items() if len(rows) >= 3 * MIN_PART}
+    return tuple(c for c in sorted(enough) if c.double and set(c.singles) <= enough)
 
 
-def _thresholds(
-    responses: CellResponses, parts: dict[Condition, Parts], held_out: Sequence[Condition], programs: Programs
-) -> dict[str, float]:
-    variance = score_cells(responses.cells_.X[parts[CONTROL].training], programs.matrix(responses.cells_.genes)).var
-    singles = [len(parts[single].training) for pair in held_out for single in pair.singles]
-    reserved = [len(parts[pair].reserved) for pair in held_out]
-    per_cell = 1 / np.median(reserved) + 2 / np.median(singles) + 1 / len(parts[CONTROL].training)
-    se = np.sqrt(variance * per_cell)
-    return {p.id: round(1.96 * float(s), 4) for p, s in zip(programs.programs, se, strict=True)}
+def _thresholds(known: CellResponses, held_out: Sequence[Condition]) -> dict[str, float]:
+    control = known.scores(CONTROL, "training")
+    singles = [len(known.parts[single].training) for pair in held_out for single in pair.singles]
+    reserved = [len(known.parts[pair].reserved) for pair in held_out]
+    per_cell = 1 / np.median(reserved) + 2 / np.median(singles) + 1 / control.n
+    return thresholds(known.programs, control, float(per_cell))
 
 
 def _terms(programs: Programs, cells: PerturbedCells, annotations: Terms) -> dict[str, tuple[str, ...]]:
@@ -163,28 +157,15 @@ def _terms(programs: Programs, cells: PerturbedCells, annotations: Terms) -> dic
 
 def _case(pair: Condition, frozen: GenePairFrozen) -> Case:
     a, b = pair.targets
-    programs = frozen.programs.programs
-    return Case(
-        id=pair.id,
-        title=f"{a} and {b} together, {frozen.card.cell_line}, {frozen.card.modality}",
-        perturbation=Perturbation(id=pair.id, name=f"{a} + {b}", targets=pair.targets, action="activate"),
-        readouts=tuple(
-            Readout(
-                id=p.id,
-                name=p.name,
-                description=f"non-additive response AB - A - B of the program of {', '.join(p.genes[:8])} ...",
-                threshold=frozen.thresholds[p.id],
-                unit=UNIT,
-            )
-            for p in programs
-        ),
-        menu=tuple(
-            Measurement(
-                id=f"measure_{p.id}",
-                name=f"Measure {p.name}",
-                description=f"measure the response of {p.id} in reserved cells with both genes perturbed",
-                readout=p.id,
-            )
-            for p in programs
-        ),
+    readouts = tuple(
+        Readout(
+            id=p.id,
+            name=p.name,
+            description=f"non-additive response AB - A - B of the program of {', '.join(p.genes[:8])} ...",
+            threshold=frozen.thresholds[p.id],
+            unit=UNIT,
+        )
+        for p in frozen.programs.programs
     )
+    title = f"{a} and {b} together, {frozen.card.cell_line}, {frozen.card.modality}"
+    return make_case(perturbation_of(pair, ACTION), title, readouts, MEASURE)

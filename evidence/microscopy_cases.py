@@ -10,13 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
-from pydantic import ValidationError
-
 from evidence.bbbc021 import Source, SourceName, content_hash
 from evidence.bbbc021_tables import Field, Rule, evaluable
+from evidence.case_files import frozen_part
 from evidence.contracts import Case, CaseFile, Measurement, Perturbation, Readout
 from evidence.errors import ConfigError, DataError
-from evidence.values import Value, canonical_json, derive_seed
+from evidence.values import Value, derive_seed
 
 SETTING = "microscopy"
 Shape = Literal["published", "extended"]
@@ -123,12 +122,7 @@ def freeze(
 
 def read_frozen(case_file: CaseFile) -> MicroscopyFrozen:
     """The frozen part, checked. Raises ConfigError naming the field."""
-    try:
-        frozen = MicroscopyFrozen.model_validate_json(canonical_json(case_file.frozen))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise ConfigError(f"case file {case_file.title!r}, field frozen.{where}: {first['msg']}") from error
+    frozen = frozen_part(case_file, MicroscopyFrozen)
     expected = tuple(make_case(name, frozen.classes, query) for name, query in frozen.queries.items())
     if sorted(case_file.cases, key=lambda c: c.id) != sorted(expected, key=lambda c: c.id):
         raise ConfigError(f"case file {case_file.title!r}: the cases are not those of frozen.queries; freeze it again")

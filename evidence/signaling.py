@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
+from evidence.cell_split import Parts
 from evidence.contracts import (
     Case,
     CaseFile,
@@ -33,7 +34,6 @@ from evidence.signaling_cases import check_frozen, freeze, perturbation_of, read
 from evidence.signaling_rules import (
     Change,
     Levels,
-    Parts,
     Shape,
     SignalingFrozen,
     baseline_rows,

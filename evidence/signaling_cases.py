@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import networkx as nx
-from pydantic import ValidationError
 
+from evidence.case_files import frozen_part
 from evidence.contracts import Case, CaseFile, Measurement, Perturbation, Readout
 from evidence.errors import ConfigError
 from evidence.sachs import DATASET_NAMES, SachsCells
@@ -26,7 +26,6 @@ from evidence.signaling_rules import (
     threshold,
     to_levels,
 )
-from evidence.values import canonical_json
 
 SETTING = "signaling"
 UNIT = "fraction of cells"
@@ -91,12 +90,7 @@ def check_frozen(case_file: CaseFile, frozen: SignalingFrozen, cells: SachsCells
 
 def read_frozen(case_file: CaseFile) -> SignalingFrozen:
     """The frozen part of a signaling case file, checked. Raises ConfigError naming the field."""
-    try:
-        frozen = SignalingFrozen.model_validate_json(canonical_json(case_file.frozen))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"])
-        raise ConfigError(f"case file {case_file.title!r}, field frozen.{where}: {first['msg']}") from error
+    frozen = frozen_part(case_file, SignalingFrozen)
     problems = [*_graph_problems(frozen), *(p for case in case_file.cases for p in _case_problems(case, frozen))]
     if problems:
         raise ConfigError(f"case file {case_file.title!r}: " + "; ".join(problems))

@@ -7,22 +7,24 @@ choice of readouts, thresholds) is computed from the training part of the baseli
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evidence.cell_split import HALF, Parts, Rows, Share, check_parts, split_rows
 from evidence.discrete import HIGH, N_LEVELS
-from evidence.errors import DataError
 from evidence.sachs import SachsCells
 from evidence.sachs_conditions import PROTEINS, Condition, Kind, conditions
 from evidence.values import Value, derive_seed
 
-Rows: TypeAlias = NDArray[np.intp]
 Levels: TypeAlias = NDArray[np.int8]
 Shape = Literal["published", "extended"]
 
 RESERVED_CELLS = 96
+BASELINE = Share(truth=Fraction(1, 3), least=3)
+INTERVENTION = Share(reserved=RESERVED_CELLS, truth=HALF, least=RESERVED_CELLS + 2)
 N_READOUTS = 6
 Z = 1.96
 
@@ -64,14 +66,6 @@ class SignalingFrozen(Value):
     rules: dict[str, str]
 
 
-class Parts(NamedTuple):
-    """Row numbers of one condition: disjoint parts. Baseline conditions have no reserved cells."""
-
-    training: Rows
-    truth: Rows
-    reserved: Rows
-
-
 class Change(NamedTuple):
     """A change of the high-state fraction, its standard error, and the number of perturbed cells behind it."""
 
@@ -85,10 +79,16 @@ def split_cells(cells: SachsCells, seed: int) -> dict[str, Parts]:
 
     Raises DataError if a condition is missing or has too few cells.
     """
-    parts = {entry.id: _split_condition(cells.rows(entry.id), entry, seed) for entry in conditions(cells.kind)}
-    rows = np.concatenate([part for three in parts.values() for part in three])
-    if len(np.unique(rows)) != len(rows) or len(rows) != len(cells.values):
-        raise AssertionError("the parts of the split are not disjoint, or leave cells out")
+    parts = {
+        entry.id: split_rows(
+            cells.rows(entry.id),
+            BASELINE if entry.baseline else INTERVENTION,
+            derive_seed(seed, "split", entry.id),
+            f"condition {entry.id}",
+        )
+        for entry in conditions(cells.kind)
+    }
+    check_parts(parts, len(cells.values))
     return parts
 
 
@@ -152,19 +152,6 @@ def choose_readouts(
     free = [name for name in PROTEINS if name not in {entry.target for entry in entries}]
     ranked = sorted(free, key=lambda name: -_entropy(levels[rows, PROTEINS.index(name)]))[:N_READOUTS]
     return {entry.id: tuple(name for name in free if name in ranked) for entry in entries}
-
-
-def _split_condition(rows: Rows, entry: Condition, seed: int) -> Parts:
-    least = 3 if entry.baseline else RESERVED_CELLS + 2
-    if len(rows) < least:
-        raise DataError(f"condition {entry.id}: expected at least {least} cells, got {len(rows)}")
-    mixed = np.random.default_rng(derive_seed(seed, "split", entry.id)).permutation(rows)
-    if entry.baseline:
-        at = round(2 * len(rows) / 3)
-        return Parts(np.sort(mixed[:at]), np.sort(mixed[at:]), rows[:0])
-    rest = mixed[RESERVED_CELLS:]
-    at = len(rest) // 2
-    return Parts(np.sort(rest[:at]), np.sort(rest[at:]), np.sort(mixed[:RESERVED_CELLS]))
 
 
 def _variance(p: float, n: int) -> float:

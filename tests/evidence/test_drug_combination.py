@@ -3,9 +3,10 @@ import json
 import numpy as np
 import pytest
 
+from evidence.cell_split import training_rows
 from evidence.checks import SETTING_CHECKS, SettingUnderTest, run_checks
 from evidence.combination_cases import freeze, read_frozen
-from evidence.combination_rules import choose_pairs, drug_effects, naive, split_cells, training_rows
+from evidence.combination_rules import choose_pairs, drug_effects, naive, split_cells
 from evidence.combination_twin import CELL_COUNTS
 from evidence.conditions import CONTROL, Condition, normalise_condition, pair
 from evidence.contracts import CaseFile

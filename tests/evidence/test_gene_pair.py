@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from evidence.case_files import case_file_text
+from evidence.cell_responses import CellResponses, training_cells
 from evidence.conditions import CONTROL, Condition
 from evidence.contracts import CaseFile, Prediction
 from evidence.errors import ConfigError, DataError
 from evidence.gene_pair import GenePair
-from evidence.gene_pair_cases import choose_pairs, freeze_cells, read_frozen, training_cells
-from evidence.pair_responses import CellResponses, split_cells
+from evidence.gene_pair_cases import choose_pairs, freeze_cells, read_frozen, split_cells
 from evidence.pair_twin import make_twin
 from evidence.perturbed import NORMAN_CARD, make_cells
 from evidence.strict_yaml import read_value
