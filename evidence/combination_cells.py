@@ -58,6 +58,7 @@ class CombinationCells:
     source: SourceName
     cells: PerturbedCells
     doses: tuple[tuple[float, ...], ...] | None = None
+    held_out: tuple[Condition, ...] | None = None
 
     @property
     def synthetic(self) -> bool:
@@ -65,38 +66,55 @@ class CombinationCells:
         return self.source == "twin"
 
 
-def open_combinations(source: SourceName, data: Path | None) -> CombinationCells:
-    """Read a source: a file or folder given as `data`, else the catalogue's places. Raises DataError."""
+def open_combinations(source: SourceName, data: Path | None, split_column: str | None = None) -> CombinationCells:
+    """Read a source: a file or folder given as `data`, else the catalogue's places. Raises DataError.
+
+    split_column: an obs column whose "test" or "ood" cells are the held-out combinations.
+    """
     if source == "twin":
-        if data is not None:
-            raise DataError(f"the twin is generated, it is not read from {data}; leave data out, or name a source")
+        if data is not None or split_column is not None:
+            raise DataError("the twin is generated: it reads no data and has no split column; name a source")
         return CombinationCells("twin", make_twin())
     spec = SOURCES[source]
     found = locate(spec.dataset, data)
-    return from_combinations(read_h5ad(found / spec.file if found.is_dir() else found), source, spec)
+    return from_combinations(read_h5ad(found / spec.file if found.is_dir() else found), source, spec, split_column)
 
 
-def from_combinations(adata: Any, source: SourceName, spec: Source) -> CombinationCells:
+def from_combinations(
+    adata: Any, source: SourceName, spec: Source, split_column: str | None = None
+) -> CombinationCells:
     """As `open_combinations`, from an AnnData object, which is not changed."""
     if spec.column not in adata.obs:
         raise DataError(f"obs has no column {spec.column!r} with the combination; it has {', '.join(adata.obs)}")
     view = _with_condition(adata, spec.column)
+    controls = CONTROL_LABELS if spec.control is None else (spec.control,)
+    held_out = None if split_column is None else _held_out(view, split_column, controls)
     cells = from_anndata(view, card=spec.card, scale=spec.scale, control=spec.control)
     if spec.dose is None:
-        return CombinationCells(source, cells)
+        return CombinationCells(source, cells, held_out=held_out)
     if spec.dose not in adata.obs:
         raise DataError(f"obs has no column {spec.dose!r} with the doses; it has {', '.join(adata.obs)}")
-    controls = CONTROL_LABELS if spec.control is None else (spec.control,)
     wanted = _rows_by_barcode(view)
     labels, texts = view.obs["condition"].astype(str), view.obs[spec.dose].astype(str)
     rows = [wanted[barcode] for barcode in cells.barcodes]
     doses = tuple(target_doses(labels.iloc[row], texts.iloc[row], controls) for row in rows)
     check_doses(cells, doses)
-    return CombinationCells(source, cells, doses)
+    return CombinationCells(source, cells, doses, held_out)
+
+
+def _held_out(view: Any, column: str, controls: Collection[str]) -> tuple[Condition, ...]:
+    if column not in view.obs:
+        raise DataError(f"obs has no split column {column!r}; it has {', '.join(view.obs)}")
+    labels, split = view.obs["condition"].astype(str), view.obs[column].astype(str)
+    return held_out_of_split(labels, split, controls=controls)
 
 
 def held_out_of_split(
-    labels: Iterable[str], split: Iterable[str], *, test: Collection[str] = ("test", "ood")
+    labels: Iterable[str],
+    split: Iterable[str],
+    *,
+    test: Collection[str] = ("test", "ood"),
+    controls: Collection[str] = CONTROL_LABELS,
 ) -> tuple[Condition, ...]:
     """The combinations that a split column holds out, whole. Raises DataError for one that it tears apart.
 
@@ -104,7 +122,7 @@ def held_out_of_split(
     """
     parts: dict[Condition, set[str]] = {}
     for label, part in zip(labels, split, strict=True):
-        parts.setdefault(normalise_condition(label), set()).add(part)
+        parts.setdefault(normalise_condition(label, controls), set()).add(part)
     torn = {c: found for c, found in parts.items() if found & set(test) and found - set(test)}
     if torn:
         said = "; ".join(f"{c.id} is in both {' and '.join(_train_first(found, test))}" for c, found in torn.items())

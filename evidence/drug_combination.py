@@ -28,6 +28,7 @@ from evidence.programs import Effect
 __all__ = ["DrugCombination", "freeze"]
 
 SHAPES: Mapping[str, Shape] = {"published": "published", "extended": "extended"}
+OPTIONS = ("source", "split_column")
 SOURCE_NAMES: Mapping[str, SourceName] = {name: name for name in NAMES}
 ASKED = (
     "Asked for is the change of each program's mean score under the pair, against control cells. It counts as up above "
@@ -45,16 +46,22 @@ class DrugCombination(ProgramSetting[CombinationFrozen]):
 
     @classmethod
     def freeze(cls, *, data: Path | None, shape: str, seed: int, options: Mapping[str, str]) -> CaseFile:
-        """Read cells and freeze a case file. Option: source (twin, combosciplex, combosciplex_prep, norman_devel)."""
-        unknown = sorted(set(options) - {"source"})
+        """Read cells and freeze a case file. Options: source (twin, combosciplex, combosciplex_prep, norman_devel),
+        split_column (an obs column that says which whole pairs are held out: test or ood)."""
+        unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
-            raise ConfigError(f"no option {unknown[0]!r} for these case files.{did_you_mean(unknown[0], ['source'])}")
+            raise ConfigError(f"no option {unknown[0]!r} for these case files.{did_you_mean(unknown[0], OPTIONS)}")
         source = options.get("source", "twin")
         if source not in SOURCE_NAMES:
             raise ConfigError(f"option source: no source {source!r}.{did_you_mean(source, SOURCE_NAMES)}")
         if shape not in SHAPES:
             raise ConfigError(f"shape: expected published or extended, got {shape!r}")
-        return freeze(open_combinations(SOURCE_NAMES[source], data), SHAPES[shape], seed)
+        opened = open_combinations(SOURCE_NAMES[source], data, options.get("split_column"))
+        alone = [c.id for c in opened.held_out or () if not c.double]
+        if alone or opened.held_out == ():
+            said = f"holds out {', '.join(alone)}, which is no pair" if alone else "holds nothing out"
+            raise ConfigError(f"option split_column: {options['split_column']!r} {said}; only pairs can be cases")
+        return freeze(opened, SHAPES[shape], seed, held_out=opened.held_out)
 
     @classmethod
     def open(cls, case_file: CaseFile, data: Path | None) -> Self:

@@ -109,3 +109,16 @@ def test_the_twin_has_the_published_conditions_and_says_that_it_is_made_up():
 def test_the_twin_is_not_read_from_a_path(tmp_path):
     with pytest.raises(DataError, match="generated"):
         open_combinations("twin", tmp_path)
+
+
+def test_c02_a_files_own_split_column_says_what_is_held_out():
+    labels = ["control+control", "control+A", "control+B", "A+B", "B+A"]
+    spec, x = SOURCES["combosciplex"], np.full((5, 3), 0.5)
+    whole = adata(x, condition=labels, split=["train", "train", "train", "ood", "ood"])
+    assert from_combinations(whole, "combosciplex", spec, "split").held_out == (pair("A", "B"),)
+    assert from_combinations(whole, "combosciplex", spec).held_out is None
+    torn = adata(x, condition=labels, split=["train", "train", "train", "train", "ood"])
+    with pytest.raises(DataError, match=r"A\+B is in both train and ood"):
+        from_combinations(torn, "combosciplex", spec, "split")
+    with pytest.raises(DataError, match="no split column 'part'"):
+        from_combinations(whole, "combosciplex", spec, "part")
