@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from pydantic import ValidationError
 
 from evidence.contracts import CaseFile
+from evidence.datasets import cache_folder
 from evidence.errors import ConfigError
 from evidence.files import write_atomic
 from evidence.registry import SETTINGS
+from evidence.strict_yaml import read_value
 from evidence.values import Value, canonical_json
 
 V = TypeVar("V", bound=Value)
@@ -32,6 +34,20 @@ def case_file_text(case_file: CaseFile) -> str:
     """The text of a case file: sorted keys, one entry a line, a newline at the end."""
     plain = case_file.model_dump(mode="json")
     return json.dumps(plain, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False) + "\n"
+
+
+def fetch_for(path: Path, dataset: str, say: Callable[[str], None]) -> Path:
+    """Bring the part of a data set that a case file needs into the cache, where its setting knows how.
+
+    Raises ConfigError for a setting that does not, DataError where it cannot be had.
+    """
+    case_file = read_value(path, CaseFile, what="case file")
+    fetch = getattr(SETTINGS.get(case_file.setting), "fetch", None)
+    if fetch is None:
+        raise ConfigError(f"setting {case_file.setting!r} needs whole data sets: leave --cases out")
+    folder = cache_folder(dataset)
+    fetch(case_file, folder, say)
+    return folder
 
 
 def write_case_file(path: Path, case_file: CaseFile) -> None:

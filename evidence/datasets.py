@@ -175,7 +175,7 @@ CATALOGUE: Mapping[str, Dataset] = MappingProxyType(
                     "dose": "µM by convention; DMSO is 0",
                 },
                 how="put the tables BBBC021_v1_image.csv and BBBC021_v1_moa.csv, and the plates' zips or folders, into "
-                "<folder>; `evidence.bbbc021_fetch.fetch_plates` brings them from the source",
+                "<folder>; `vcloop data fetch bbbc021 --cases FILE` brings a case file's",
             ),
             Dataset(
                 name="norman",

@@ -98,6 +98,13 @@ class Microscopy:
         return freeze(opened, _choice("shape", shape, SHAPES), seed=seed, rule=rule, profiles=profiles, classes=classes)
 
     @classmethod
+    def fetch(cls, case_file: CaseFile, folder: Path, say: Callable[[str], None]) -> None:
+        """Bring the tables and the plates that the case file names, and no other, into a folder."""
+        from evidence.bbbc021_fetch import fetch_plates  # httpx is slow to import: only a download pays for it
+
+        fetch_plates(case_file, folder, say=say)
+
+    @classmethod
     def open(cls, case_file: CaseFile, data: Path | None) -> Self:
         """Open on pixels. Raises one DataError for all missing files, or if the pixels are not those frozen on."""
         frozen = read_frozen(case_file)

@@ -186,11 +186,20 @@ def data_list(context: typer.Context, as_json: Json = False) -> None:
 
 
 @data_app.command("fetch")
-def data_fetch(name: Annotated[str, typer.Argument(help="The data set (vcloop data lists them).")]) -> None:
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="The data set (vcloop data lists them).")],
+    case_file: Annotated[
+        Path | None, typer.Option("--cases", help="For bbbc021: the case file whose plates are brought.")
+    ] = None,
+) -> None:
     """Bring a data set to this machine's cache, checked by its hash; nothing is done if it is there."""
+    from evidence.case_files import fetch_for
     from evidence.datasets import fetch
 
-    typer.echo(str(fetch(name, progress=lambda text: typer.echo(text, err=True))))
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
+
+    typer.echo(str(fetch(name, progress=say) if case_file is None else fetch_for(case_file, name, say)))
 
 
 def main() -> None:

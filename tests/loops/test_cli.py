@@ -129,3 +129,23 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     done = vcloop("rescore", str(tmp_path))
     assert done.returncode == 2
     assert "is not a run folder" in done.stderr
+
+
+def test_fetching_for_a_case_file_of_a_setting_that_needs_whole_data_sets() -> None:
+    done = vcloop("data", "fetch", "sachs2005", "--cases", "cases/signaling.json")
+    assert done.returncode == 2
+    assert "leave --cases out" in done.stderr
+
+
+def test_fetching_for_a_case_file_goes_to_its_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("skimage", reason="needs the images extra: pip install -e '.[images]'")
+    from evidence import bbbc021_fetch, case_files
+
+    asked = []
+    monkeypatch.setattr(case_files, "cache_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(bbbc021_fetch, "fetch_plates", lambda file, folder, say: asked.append((file.setting, folder)))
+    done = CliRunner().invoke(
+        cli.app, ["data", "fetch", "bbbc021", "--cases", str(ROOT / "cases/microscopy-crops.json")]
+    )
+    assert done.exit_code == 0, done.output
+    assert asked == [("microscopy", tmp_path / "bbbc021")]
