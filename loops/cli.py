@@ -128,14 +128,18 @@ def simulate(
 @app.command()
 def check(
     component: Annotated[str, typer.Argument(help="A setting or another component, by its registered name.")],
-    case_file: Annotated[Path | None, typer.Option("--cases", help="The case file to check a setting on.")] = None,
+    case_file: Annotated[
+        Path | None, typer.Option("--cases", help="The case file to check a setting or a simulator on.")
+    ] = None,
     data: Annotated[Path | None, typer.Option(help="Where its data is; searched for by default.")] = None,
+    option: Annotated[list[str] | None, typer.Option(help="An option of the component as key=value.")] = None,
     as_json: Json = False,
 ) -> None:
     """Check that a component keeps its contract, and say in plain words what it breaks."""
     from loops.checking import check_component
 
-    results = check_component(component, case_file=case_file, data=data, shipped=SHIPPED_CASES)
+    options = _pairs(option)
+    results = check_component(component, case_file=case_file, data=data, shipped=SHIPPED_CASES, options=options)
     broken = [r for r in results if not r.passed]
     if as_json:
         _print_json([r._asdict() for r in results])
@@ -161,10 +165,7 @@ def freeze_cases(
     """Freeze a case file from data: splits, thresholds, programs and cases, with the hash of the data."""
     from evidence.case_files import freeze, write_case_file
 
-    pairs = dict(_pair(text) for text in option or [])
-    if len(pairs) < len(option or []):
-        raise typer.BadParameter("an --option is given twice")
-    case_file = freeze(setting, data=data, shape=shape, seed=seed, options=pairs)
+    case_file = freeze(setting, data=data, shape=shape, seed=seed, options=_pairs(option))
     write_case_file(out, case_file)
     readouts = sum(len(case.readouts) for case in case_file.cases)
     typer.echo(f"{out}: {len(case_file.cases)} cases, {readouts} readouts")
@@ -230,6 +231,13 @@ def _guard() -> None:
         origin = Path(found.origin).resolve() if found is not None and found.origin else None
         if origin is None or origin.parent.parent != home:
             _stop(f"the package {name!r} should come from {home}, but resolves to {origin}; remove the other one", 2)
+
+
+def _pairs(options: list[str] | None) -> dict[str, str]:
+    pairs = dict(_pair(text) for text in options or [])
+    if len(pairs) < len(options or []):
+        raise typer.BadParameter("an --option is given twice")
+    return pairs
 
 
 def _pair(text: str) -> tuple[str, str]:
