@@ -183,7 +183,9 @@ def data_list(context: typer.Context, as_json: Json = False) -> None:
         _print_json(rows)
         return
     for row in rows:
-        typer.echo("\n".join(f"{'' if key == 'name' else '  ' + key + ': '}{value}" for key, value in row.items()))
+        typer.echo(row.pop("name"))
+        for key, value in row.items():
+            typer.echo(f"  {key}: {'not on this machine' if value is None else value}")
 
 
 @data_app.command("fetch")
