@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from evidence.contracts import Reply, Step
 from evidence.errors import ArchiveError
 from evidence.values import NonNegative, Value, canonical_json
@@ -107,3 +109,23 @@ def _ends_with_newline(path: Path) -> bool:
             return True
         file.seek(-1, os.SEEK_END)
         return file.read(1) == b"\n"
+
+
+class Calls(NamedTuple):
+    """All attempts of a run in the order written, and the numbers of damaged lines."""
+
+    records: list[CallRecord]
+    damaged: list[int]
+
+
+def read_call_journal(path: Path) -> Calls:
+    """Read a calls.jsonl. Raises ArchiveError for a whole line that is no call record."""
+    lines = read_journal(path)
+    return Calls([_parse_call(line, path, number) for number, line in lines.records], lines.damaged)
+
+
+def _parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
+    try:
+        return CallRecord.model_validate_json(json.dumps(line))
+    except ValidationError as error:
+        raise ArchiveError(f"{path} line {number} is not a call record: {error.errors()[0]['msg']}") from error

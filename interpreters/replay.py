@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import ValidationError
-
 from evidence.contracts import Reply, Request
-from evidence.errors import ArchiveError, ConfigError, ReplyError
-from evidence.journal import CallRecord, read_journal
+from evidence.errors import ConfigError, ReplyError
+from evidence.journal import read_call_journal
 from evidence.values import Value, sha256_of
 
 
@@ -66,15 +64,6 @@ class ReplayInterpreter:
 
     def _load(self) -> dict[tuple[str, int], Reply]:
         if self._replies is None:
-            path = self.options.run / "calls.jsonl"
-            self._replies = {}
-            for number, line in read_journal(path).records:
-                try:
-                    record = CallRecord.model_validate_json(json.dumps(line))
-                except ValidationError as error:
-                    raise ArchiveError(
-                        f"{path} line {number} is not a call record: {error.errors()[0]['msg']}"
-                    ) from error
-                if record.reply.status == "ok":
-                    self._replies[record.request_sha256, record.repeat] = record.reply
+            records = read_call_journal(self.options.run / "calls.jsonl").records
+            self._replies = {(r.request_sha256, r.repeat): r.reply for r in records if r.reply.status == "ok"}
         return self._replies

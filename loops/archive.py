@@ -12,16 +12,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from evidence.contracts import Answer, Case, Observation, Prediction, Step, Truth, Usage
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
-from evidence.journal import CallRecord, Journal, read_journal
+from evidence.journal import CallRecord, Calls, Journal, read_call_journal, read_journal
 from evidence.values import Value, canonical_json, sha256_of
 
 FORMAT = 1
@@ -154,13 +154,12 @@ class Archive:
             os.close(self._lock)
 
     def _read_back(self) -> None:
-        calls = read_journal(self._calls.path)
+        calls = read_call_journal(self._calls.path)
         events = read_journal(self._events.path)
         self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
             f"events.jsonl line {n}" for n in events.damaged
         ]
-        records = [_parse_call(line, self._calls.path, number) for number, line in calls.records]
-        self._replies = {_call_key(record): record for record in _without_open_faults(records)}
+        self._replies = {_call_key(record): record for record in _without_open_faults(calls.records)}
         self._known = {canonical_json(line) for _, line in events.records}
 
     def reply(self, record: CallRecord) -> CallRecord | None:
@@ -209,13 +208,6 @@ def _call_key(record: CallRecord) -> tuple[str, int, str, int, int]:
     return record.case, record.repeat, record.step, record.turn, record.attempt
 
 
-def _parse_call(line: Mapping[str, Any], path: Path, number: int) -> CallRecord:
-    try:
-        return CallRecord.model_validate_json(json.dumps(line))
-    except ValidationError as error:
-        raise ArchiveError(f"{path} line {number} is not a call record: {error.errors()[0]['msg']}") from error
-
-
 def read_run(folder: Path) -> RunRecord:
     """Read run.json. Raises ArchiveError where the folder is not a run or has a newer format."""
     path = folder / "run.json"
@@ -253,18 +245,9 @@ def read_events(folder: Path) -> tuple[list[Event], list[int]]:
     return events, lines.damaged
 
 
-class Calls(NamedTuple):
-    """All attempts of a run in the order written, and the numbers of damaged lines."""
-
-    records: list[CallRecord]
-    damaged: list[int]
-
-
 def read_calls(folder: Path) -> Calls:
     """Read calls.jsonl. Raises ArchiveError."""
-    path = folder / "calls.jsonl"
-    lines = read_journal(path)
-    return Calls([_parse_call(line, path, number) for number, line in lines.records], lines.damaged)
+    return read_call_journal(folder / "calls.jsonl")
 
 
 def read_blob(folder: Path, sha256: str) -> bytes:

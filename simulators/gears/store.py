@@ -1,65 +1,34 @@
-"""GEARS members on disk: `weights.pt` (tensors only) and `description.json`, in a folder named by seed and hash."""
+"""GEARS members on disk (see simulators.members): the network's state, its graphs and the control cells, as tensors."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from scipy import sparse
 
-from evidence.errors import DataError
-from evidence.files import file_sha256
-from evidence.values import NonNegative, Value, canonical_json
+from simulators import members
 from simulators.gears import compat
 from simulators.gears.training import Member, MemberFacts
+from simulators.members import member_folder
 
+__all__ = ["load_member", "member_folder", "save_member"]
 
-class _Description(Value):
-    format: Literal[1] = 1
-    facts: MemberFacts
-    weights_sha256: str
-    training_seconds: NonNegative | None = None
-
-
-def member_folder(out: Path, facts: MemberFacts) -> Path:
-    """Where a member is kept."""
-    return out / f"seed{facts.seed}-{facts.key[:16]}"
+_Description = members.Description[MemberFacts]
 
 
 def save_member(member: Member, folder: Path) -> None:
     """Write a member; the folder appears whole or not at all. A folder that is there already is left alone."""
-    if folder.is_dir():
-        return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=".saving-", dir=folder.parent))
-    try:
-        torch.save(_tensors(member), work / "weights.pt")
-        sha = file_sha256(work / "weights.pt")
-        description = _Description(facts=member.facts, weights_sha256=sha, training_seconds=member.seconds)
-        (work / "description.json").write_text(canonical_json(description))
-        work.replace(folder)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    members.save(folder, _Description, member.facts, member.seconds, lambda path: torch.save(_tensors(member), path))
 
 
 def load_member(folder: Path) -> Member:
     """Read a member. Raises DataError if a file was changed or another cell-gears made it. Nothing in it is run."""
-    try:
-        description = _Description.model_validate_json((folder / "description.json").read_text())
-    except (OSError, ValidationError) as error:
-        raise DataError(f"{folder}/description.json cannot be read: {error}") from error
-    facts, weights = description.facts, folder / "weights.pt"
-    if not weights.is_file() or file_sha256(weights) != description.weights_sha256:
-        raise DataError(f"{weights} is not the file that was saved; delete {folder} and train again")
-    made_by, ours = facts.versions.get(compat.PACKAGE), compat.VERSION
-    if made_by != ours:
-        raise DataError(f"{folder} was made with {compat.PACKAGE} {made_by}; expected {ours}: train again")
-    tensors = torch.load(weights, map_location="cpu", weights_only=True)
+    facts = members.read(folder, _Description).facts
+    members.check_version(folder, facts, compat.PACKAGE, compat.VERSION)
+    tensors = torch.load(folder / members.WEIGHTS, map_location="cpu", weights_only=True)
     return Member(facts, _network(facts, tensors), tensors["graphs"], _control(tensors, facts), None, None)
 
 
