@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from evidence.contracts import Case, Evidence, Figure, Observation, Part, Prediction, Table
-from evidence.figures import Series, change_figure, figure_part
 
 Modalities = Collection[str]
+Points = Mapping[str, tuple[float, float]]
+"""Readout id -> (mean, standard deviation)."""
 
 
 def prediction_exhibit(case: Case, predictions: Sequence[Prediction], modalities: Modalities) -> Evidence:
@@ -17,7 +18,7 @@ def prediction_exhibit(case: Case, predictions: Sequence[Prediction], modalities
     parts: list[Part] = []
     if "table" in modalities:
         parts.append(_table("predictions", predictions))
-    series = [_series("predicted", predictions)]
+    series = {"predicted": _points(predictions)}
     return _with_figure(case, parts, "predictions", "Predicted change", series, modalities)
 
 
@@ -37,28 +38,29 @@ def observation_exhibit(
         if calibrated:
             parts.append(_table("calibrated", calibrated))
     measured = {o.readout: (o.value, o.se or 0.0) for o in observations if o.readout and o.value is not None}
-    series = [_series("predicted", before), _series("calibrated", calibrated), Series("measured", measured)]
+    series = {"predicted": _points(before), "calibrated": _points(calibrated), "measured": measured}
     title = "Predicted, calibrated and measured change"
     drawn = _with_figure(case, parts, "calibrated", title, series, modalities)
     return Evidence(drawn.parts, {**shown, **drawn.blobs})
 
 
 def _with_figure(
-    case: Case, parts: list[Part], name: str, title: str, series: Sequence[Series], modalities: Modalities
+    case: Case, parts: list[Part], name: str, title: str, series: Mapping[str, Points], modalities: Modalities
 ) -> Evidence:
     numeric = [r for r in case.readouts if r.numeric]
-    blobs: Mapping[str, bytes] = {}
-    drawn = [one for one in series if one.values]
-    if "figure" in modalities and numeric and drawn:
-        data = change_figure(numeric, drawn, title=f"{case.title}: {title}")
-        figure, data = figure_part(name, data, f"{title}, with 95 % intervals.")
-        parts.append(figure)
-        blobs = {figure.sha256: data}
-    return Evidence(tuple(parts), blobs)
+    drawn = {label: points for label, points in series.items() if points}
+    if "figure" not in modalities or not numeric or not drawn:
+        return Evidence(tuple(parts), {})
+    from evidence import figures  # matplotlib is slow to import: only runs that show figures pay for it
+
+    lines = [figures.Series(label, points) for label, points in drawn.items()]
+    image = figures.change_figure(numeric, lines, title=f"{case.title}: {title}")
+    figure, data = figures.figure_part(name, image, f"{title}, with 95 % intervals.")
+    return Evidence((*parts, figure), {figure.sha256: data})
 
 
-def _series(name: str, predictions: Sequence[Prediction]) -> Series:
-    return Series(name, {p.readout: (p.mean, p.sd) for p in predictions})
+def _points(predictions: Sequence[Prediction]) -> Points:
+    return {p.readout: (p.mean, p.sd) for p in predictions}
 
 
 def _table(name: str, predictions: Sequence[Prediction]) -> Table:

@@ -149,3 +149,19 @@ def test_fetching_for_a_case_file_goes_to_its_setting(monkeypatch: pytest.Monkey
     )
     assert done.exit_code == 0, done.output
     assert asked == [("microscopy", tmp_path / "bbbc021")]
+
+
+def test_a_run_without_figures_does_not_pay_for_matplotlib(make_config, tmp_path: Path) -> None:
+    code = f"""
+import sys
+sys.argv = ["vcloop", "run", {str(make_config())!r}, "--results", {str(tmp_path / "results")!r}]
+from loops.cli import main
+try:
+    main()
+except SystemExit:
+    pass
+print([m for m in ("matplotlib", "torch", "scanpy", "openai") if m in sys.modules], file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "SYNTHETIC" in done.stdout
+    assert done.stderr.strip().splitlines()[-1] == "[]"
