@@ -1,9 +1,9 @@
 """Well-formed made-up replies to the prompts of the loop, for dry runs: they cost nothing and mean nothing.
 
-The form comes from the request's JSON schema where it has one, else from the words of the prompt (interpreters.prompts).
-Which labels, numbers and menu entry are given is decided by a hash of what the user side of the conversation says and of
-the sampling seed. What a model said before plays no part, so a repaired or retried call gets the answers it would have
-got at once.
+The form comes from the request's JSON schema where it has one, else from the words of the prompt
+(interpreters.prompts). Labels, numbers and menu entry are decided by a hash of what the user side of the conversation
+says and of the sampling seed. What a model said before plays no part, so a repaired or retried call gets the answers
+that it would have got at once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Choices:
 
     def __init__(self, text: str, n: int):
         drawn = hashlib.shake_128(text.encode("utf-8", "surrogatepass")).digest(4 * n)
-        self._drawn = iter(struct.unpack(f"<{n}I", drawn))
+        self._drawn: Iterator[int] = iter(struct.unpack(f"<{n}I", drawn))
 
     def fraction(self) -> float:
         """From 0 to 1."""

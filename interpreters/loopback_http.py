@@ -107,33 +107,41 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _next(self) -> None:
-        """Take the next whole request from the buffer, if there is one and no other is being served."""
-        if self._busy or self._transport is None:
+        """Serve the next whole request in the buffer, if there is one and no other is being served."""
+        call = None if self._busy or self._transport is None else self._take()
+        if call is None:
             return
-        head_end = self._buffer.find(_END_OF_HEAD)
-        if head_end < 0:
-            if len(self._buffer) > _MAX_HEAD:
-                self._refuse(431)
-            return
-        first, headers = _read_head(bytes(self._buffer[:head_end]))
-        length = headers.get("content-length", "0")
-        if len(first) != 3 or not length.isascii() or not length.isdigit():
-            return self._refuse(400)
-        if "transfer-encoding" in headers:
-            return self._refuse(411)
-        end = head_end + len(_END_OF_HEAD) + int(length)
-        if end > _MAX_BODY:
-            return self._refuse(413)
-        if len(self._buffer) < end:
-            return
-        raw = bytes(self._buffer[head_end + len(_END_OF_HEAD) : end])
-        del self._buffer[:end]
         self._busy = True
-        served = self._handler(ReceivedCall(first[0], first[1], headers, _json(raw)))
+        served = self._handler(call)
         if served.delay_s:
             self._timer = asyncio.get_running_loop().call_later(served.delay_s, self._act, served)
         else:
             self._act(served)
+
+    def _take(self) -> ReceivedCall | None:
+        head_end = self._buffer.find(_END_OF_HEAD)
+        if head_end < 0:
+            if len(self._buffer) > _MAX_HEAD:
+                self._refuse(431)
+            return None
+        first, headers = _read_head(bytes(self._buffer[:head_end]))
+        length = headers.get("content-length", "0")
+        if len(first) != 3 or not length.isascii() or not length.isdigit():
+            self._refuse(400)
+            return None
+        if "transfer-encoding" in headers:
+            self._refuse(411)
+            return None
+        body_at = head_end + len(_END_OF_HEAD)
+        end = body_at + int(length)
+        if int(length) > _MAX_BODY:
+            self._refuse(413)
+            return None
+        if len(self._buffer) < end:
+            return None
+        raw = bytes(self._buffer[body_at:end])
+        del self._buffer[:end]
+        return ReceivedCall(first[0], first[1], headers, _json(raw))
 
     def _act(self, served: Served) -> None:
         if self._transport is None or served.action == "hang":
@@ -148,6 +156,7 @@ class _Connection(asyncio.Protocol):
         self._next()
 
     def _refuse(self, status: int) -> None:
+        """Answer what is no request of ours, and close."""
         if self._transport is not None:
             self._busy = True
             self._transport.write(_response(Served({"error": {"message": "no request this server reads"}}, status)))
