@@ -77,6 +77,8 @@ def run_all(
     What a server does to one run leaves the others going; a limit that is reached stops all.
     """
     progress = progress or Progress()
+    import loops.graph  # noqa: F401 - langgraph is slow to import: only a run pays for it, and not while calls wait
+
     runs = [_Run(job, run_record(job.loaded, collect_secrets(job.loaded.interpreter))) for job in jobs]
     for run in runs:
         check_folder(run.folder, run.record, resume)
@@ -117,6 +119,7 @@ class _Run:
     record: RunRecord
     ready: Ready | None = None
     cells: list[tuple[str, int]] = field(default_factory=list)
+    done: int = 0
     faults: list[str] = field(default_factory=list)
     stop: Stop = field(default_factory=Stop)
 
@@ -135,7 +138,7 @@ class _Run:
     @property
     def reason(self) -> str:
         """Why the run is incomplete; empty where it is finished."""
-        if self.stop.reason:
+        if self.stop.reason and self.done < len(self.cells):
             return self.stop.reason
         if not self.faults:
             return ""
@@ -152,7 +155,7 @@ class _Run:
 
 async def _run_cells(runs: Sequence[_Run], limits: Limits, concurrency: int, progress: Progress) -> None:
     """Send the open cells of all runs through their graphs, some at once."""
-    from loops.graph import initial_state  # langgraph is imported when a run needs it
+    from loops.graph import initial_state
 
     meter = Meter(limits)
     endpoints: dict[str, Endpoint] = {}
@@ -189,6 +192,7 @@ async def _run_cells(runs: Sequence[_Run], limits: Limits, concurrency: int, pro
         fault = final.get("fault") or final.get("review_fault")
         if fault:
             run.faults.append(f"case {case}: {fault}")
+        run.done += 1
         progress.cell()
 
     timer = None
