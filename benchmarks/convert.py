@@ -62,6 +62,7 @@ def _collect(rows: Iterator[Row], folder: Path | None, keep: Callable[[str, byte
     good: list[tuple[Row, Item]] = []
     problems: list[Problem] = []
     ids: list[tuple[str, str]] = []
+    embedded: set[str] = set()
     for row in rows:
         fields = {**row.fields, "images": []} if folder is None else row.fields
         item, wrong = build_item(fields)
@@ -72,10 +73,11 @@ def _collect(rows: Iterator[Row], folder: Path | None, keep: Callable[[str, byte
             said += _keep_embedded(row, keep)
         problems += [Problem(row.file, row.row, words) for words in said]
         if item is not None and not said:
-            good.append((row._replace(embedded=dict.fromkeys(row.embedded, b"")), item))
+            good.append((row._replace(embedded={}), item))
+            embedded.update(row.embedded)
     if folder is not None:
-        elsewhere = ((n, [i for i in item.images if i not in row.embedded]) for n, (row, item) in enumerate(good))
-        _, missing = check_images(folder, elsewhere)
+        files = ((n, [i for i in item.images if i not in embedded]) for n, (_, item) in enumerate(good))
+        _, missing = check_images(folder, files)
         problems += [Problem(good[n][0].file, good[n][0].row, words) for n, words in missing]
         good = [pair for n, pair in enumerate(good) if n not in dict(missing)]
     listed = [str(problem) for problem in sorted(problems, key=lambda p: (p.file, p.row))]
