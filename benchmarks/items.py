@@ -46,6 +46,7 @@ class Item(Value):
     context: str = ""
     asks_test: bool = False
     canary: str = ""
+    synthetic: bool = False
 
     @model_validator(mode="after")
     def _answer_fits(self) -> Self:
