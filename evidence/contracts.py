@@ -425,7 +425,11 @@ class Adapter(Protocol):
 
 @runtime_checkable
 class Interpreter(Protocol):
-    """Replies to requests. One call of `ask` is one attempt: retries belong to the loop."""
+    """Replies to requests. One call of `ask` is one attempt: retries belong to the loop.
+
+    Optional: `metered = False` where a reply costs no tokens; `check()`, called before a run, raises ConfigError;
+    `taken_up(request, reply)`, told of replies that a resumed run took from its archive; `aclose()`; `secrets()`.
+    """
 
     Options: ClassVar[type[Value]]
     modalities: ClassVar[frozenset[str]]

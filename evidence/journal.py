@@ -23,7 +23,8 @@ class CallRecord(Value):
     """One attempt of one call: where in the run, what was asked, what came back.
 
     `request` is the canonical request (interpreter identity and conversation, figures by sha256); its sha256 is the
-    key under which a resumed or replayed run finds the reply.
+    key under which a resumed or replayed run finds the reply. `repair`: an earlier reply could not be read, and this
+    turn asks for it again.
     """
 
     case: str
@@ -31,6 +32,7 @@ class CallRecord(Value):
     step: Step
     turn: int
     attempt: int
+    repair: bool = False
     request_sha256: str
     request: dict[str, Any]
     reply: Reply

@@ -32,6 +32,7 @@ class ReplayInterpreter:
 
     Options: ClassVar[type[Value]] = ReplayOptions
     modalities: ClassVar[frozenset[str]] = frozenset({"table", "figure"})
+    metered: ClassVar[bool] = False
 
     def __init__(self, options: ReplayOptions):
         self.options = options

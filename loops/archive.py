@@ -14,11 +14,11 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from evidence.contracts import Answer, Case, Observation, Prediction, Step, Truth, Usage
+from evidence.contracts import Answer, Case, Observation, Prediction, Reply, Step, Truth, Usage
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
 from evidence.journal import CallRecord, Calls, Journal, read_call_journal, read_journal
@@ -54,6 +54,8 @@ class Stepped(Value):
     proposal: str | None = None
     attempts: tuple[str, ...]
     usage: Usage
+    unmetered: int = 0
+    """Replies among the attempts that came without usage."""
 
 
 class Selected(Value):
@@ -118,6 +120,16 @@ class RunRecord(Value):
     started_at: str
 
 
+class CallKey(NamedTuple):
+    """The place of one attempt in a run."""
+
+    case: str
+    repeat: int
+    step: str
+    turn: int
+    attempt: int
+
+
 class Archive:
     """The open archive of a run. One process at a time; every append is on its way to the disk when it returns."""
 
@@ -126,8 +138,10 @@ class Archive:
         self._calls = Journal(folder / "calls.jsonl")
         self._events = Journal(folder / "events.jsonl")
         self._lock: int | None = None
-        self._replies: dict[tuple[str, int, str, int, int], CallRecord] = {}
+        self._replies: dict[CallKey, tuple[str, Reply]] = {}
         self._known: set[str] = set()
+        self.past: list[Reply] = []
+        """The replies of every attempt made before this start of the run."""
         self.damaged: list[str] = []
 
     def __enter__(self) -> Self:
@@ -159,13 +173,16 @@ class Archive:
         self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
             f"events.jsonl line {n}" for n in events.damaged
         ]
-        self._replies = {_call_key(record): record for record in _without_open_faults(calls.records)}
+        self.past = [record.reply for record in calls.records]
+        self._replies = {
+            _call_key(record): (record.request_sha256, record.reply) for record in _without_open_faults(calls.records)
+        }
         self._known = {canonical_json(line) for _, line in events.records}
 
-    def reply(self, record: CallRecord) -> CallRecord | None:
-        """The archived attempt at this place with this very request, if it brought a reply."""
-        found = self._replies.get(_call_key(record))
-        return found if found is not None and found.request_sha256 == record.request_sha256 else None
+    def reply(self, key: CallKey, request_sha256: str) -> Reply | None:
+        """The archived reply of this attempt to this very request, if it brought one."""
+        found = self._replies.get(key)
+        return found[1] if found is not None and found[0] == request_sha256 else None
 
     def add_call(self, record: CallRecord) -> None:
         """Append one attempt."""
@@ -204,8 +221,8 @@ def _without_open_faults(records: Iterable[CallRecord]) -> list[CallRecord]:
     return kept
 
 
-def _call_key(record: CallRecord) -> tuple[str, int, str, int, int]:
-    return record.case, record.repeat, record.step, record.turn, record.attempt
+def _call_key(record: CallRecord) -> CallKey:
+    return CallKey(record.case, record.repeat, record.step, record.turn, record.attempt)
 
 
 def read_run(folder: Path) -> RunRecord:

@@ -30,6 +30,23 @@ def _from_name(value: object) -> object:
 Named = Annotated[Component, BeforeValidator(_from_name)]
 
 
+class Prices(Value):
+    """What a model costs, for a million tokens of the prompt and of the completion."""
+
+    prompt: Number = Field(ge=0)
+    completion: Number = Field(ge=0)
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+
+
+class Model(Component):
+    """An interpretation model: a registered interpreter, its options, and its prices if they are to be counted."""
+
+    prices: Prices | None = None
+
+
+NamedModel = Annotated[Model, BeforeValidator(_from_name)]
+
+
 class Budget(Value):
     """What may be measured in one case: a number of measurements and, if given, their total cost."""
 
@@ -38,7 +55,7 @@ class Budget(Value):
 
 
 class Attempts(Value):
-    """How often one call may be tried, for faults of the server and for replies that cannot be read alike.
+    """How often one call may be tried while the server fails: rate limits, server errors, timeouts, connections.
 
     The n-th retry waits `backoff_s` x 2^(n-1) seconds, or what the server asks for. A server that asks for more than
     `max_wait_s` stops the run, which can be resumed.
@@ -47,6 +64,19 @@ class Attempts(Value):
     max_attempts: int = Field(default=3, ge=1, le=20)
     backoff_s: Number = Field(default=1.0, ge=0)
     max_wait_s: Number = Field(default=60.0, ge=0)
+
+
+class Limits(Value):
+    """What a whole run may use; reaching one stops it cleanly, and it can be resumed with a higher one.
+
+    `calls`, `tokens` (in and out together) and `cost` (in the currency of the interpreter's prices) count what earlier
+    starts of the run used; `wall_time_s` counts from each start anew.
+    """
+
+    calls: int | None = Field(default=None, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
+    cost: Number | None = Field(default=None, gt=0)
+    wall_time_s: Number | None = Field(default=None, gt=0)
 
 
 class RunConfig(Value):
@@ -58,12 +88,14 @@ class RunConfig(Value):
     data: str | None = None
     simulator: Named | None = None
     adapter: Named = Component(name="none")
-    interpreter: Named
+    interpreter: NamedModel
     policy: Named = Component(name="model")
     modalities: tuple[Literal["table", "figure"], ...] = Field(default=("table", "figure"), min_length=1)
     review: bool = True
     budget: Budget = Budget()
+    repairs: int = Field(default=1, ge=0, le=10)
     attempts: Attempts = Attempts()
+    limits: Limits = Limits()
     repeats: int = Field(default=1, ge=1, le=10_000)
     seed: int = 0
     concurrency: int = Field(default=1, ge=1, le=1000)
@@ -75,8 +107,8 @@ def rename(config: RunConfig, name: str) -> RunConfig:
     return parse_value(json.dumps(plain), RunConfig, where=f"--name {name!r}", as_json=True)
 
 
-NOT_PART_OF_THE_RESULT = ("concurrency", "attempts")
-"""Keys that a resumed run may change: they decide how fast it goes, not what it gives."""
+NOT_PART_OF_THE_RESULT = ("concurrency", "attempts", "limits")
+"""Keys that a resumed run may change: they decide how fast and how far it goes, not what it gives."""
 
 
 class Loaded(NamedTuple):

@@ -191,6 +191,7 @@ class Steps:
                 proposal=asked.parsed.proposal,
                 attempts=asked.attempts,
                 usage=asked.usage,
+                unmetered=asked.unmetered,
             )
         )
 

@@ -50,15 +50,19 @@ def prepare(loaded: Loaded) -> Ready:
     except VcloopError as error:
         error.add_note(f"while opening case file {loaded.case_path}")
         raise
-    check = getattr(loaded.interpreter, "check", None)
-    if check is not None:
-        check()
     simulator = _fitted(setting, loaded)
     predictor = None if simulator is None else _Predictor(simulator)
     cases = setting.cases()
     if [c.id for c in cases] != [c.id for c in loaded.case_file.cases]:
         raise ContractError(f"setting {loaded.case_file.setting!r} changed the cases or their order")
     return Ready(setting, tuple(_prepare_case(setting, predictor, case, loaded) for case in cases))
+
+
+def check_interpreter(loaded: Loaded) -> None:
+    """Let the interpreter check, before the first call, that it can be asked at all. Raises ConfigError."""
+    check = getattr(loaded.interpreter, "check", None)
+    if check is not None:
+        check()
 
 
 def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:

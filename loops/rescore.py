@@ -20,6 +20,8 @@ from evidence.files import write_atomic
 from evidence.values import canonical_json, derive_seed
 from loops.archive import read_run
 from loops.cells import STAGES, Cell, archived_config, missing_answers, read_cells
+from loops.config import Prices, RunConfig
+from loops.usage import CALLS_OF, usage_of
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
 
@@ -71,7 +73,7 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
         "damaged_lines": read.damaged,
         "damaged_call_lines": read.damaged_calls,
         "outcomes": dict(sorted(Counter(cell.outcome for cell in cells).items())),
-        "calls": _calls(cells),
+        "calls": _calls(cells, config.interpreter.prices),
         "rows": [],
         "changes": {},
         "class_balance": {},
@@ -79,7 +81,10 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
     if cells:
         rows = _rows(cells)
         weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
-        summary["rows"] = [_score_row(name, answers, cells, order, weights) for name, answers in rows.items()]
+        summary["rows"] = [
+            {**_score_row(name, answers, cells, order, weights), "usage": _usage(name, cells, config)}
+            for name, answers in rows.items()
+        ]
         summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
         summary["class_balance"] = _balance(cells)
     return Scored(summary, [row for cell in cells for row in _readout_rows(cell)])
@@ -196,21 +201,23 @@ def _balance(cells: Sequence[Cell]) -> dict[str, int]:
     return {label: counts[label] for label in _labels(cells)}
 
 
-def _calls(cells: Sequence[Cell]) -> dict[str, Any]:
+def _calls(cells: Sequence[Cell], prices: Prices | None) -> dict[str, Any]:
     """How calls ended, attempt by attempt, and what they used."""
     steps = [step for cell in cells for step in cell.steps]
-    prompt = [s.usage.prompt_tokens for s in steps]
-    completion = [s.usage.completion_tokens for s in steps]
     return {
-        "n": len(steps),
-        "n_attempts": sum(len(s.attempts) for s in steps),
         "attempts_by_status": dict(sorted(Counter(a for s in steps for a in s.attempts).items())),
         "calls_by_status": dict(sorted(Counter(s.status for s in steps).items())),
         "repaired": sum(s.status == "ok" and "invalid" in s.attempts[:-1] for s in steps),
         "refused_selections": sum(cell.refused for cell in cells),
-        "prompt_tokens": None if None in prompt else sum(p or 0 for p in prompt),
-        "completion_tokens": None if None in completion else sum(c or 0 for c in completion),
+        **usage_of(steps, prices),
     }
+
+
+def _usage(row: str, cells: Sequence[Cell], config: RunConfig) -> dict[str, Any] | None:
+    """What the calls of a stage used; None for rows that no model made."""
+    if row not in CALLS_OF:
+        return None
+    return usage_of((s for c in cells for s in c.steps if s.step in CALLS_OF[row]), config.interpreter.prices)
 
 
 def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:

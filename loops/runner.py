@@ -1,141 +1,275 @@
-"""Run a config: check everything, open or resume the archive, send every case through the graph, rescore."""
+"""Run configs: check everything, open or resume the archives, send every case through the graph, rescore."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import datetime
-import importlib.metadata
-import json
-import platform
-import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evidence.errors import ArchiveError, BudgetError, ConfigError, ReplyError, VcloopError
-from interpreters.secrets import collect_secrets, redact, redact_config
-from loops.archive import Archive, Opened, RunRecord, read_blob, read_run
+from evidence.values import canonical_json
+from interpreters.secrets import collect_secrets, redact
+from loops.archive import Archive, Opened, RunRecord, read_blob
 from loops.caller import Caller
 from loops.cells import group_events
-from loops.config import NOT_PART_OF_THE_RESULT, Loaded, RunConfig
+from loops.config import Limits, Loaded, RunConfig
+from loops.endpoints import Endpoint
+from loops.limits import LimitReached, Meter, Stop, Stopped
 from loops.nodes import Steps
-from loops.prepare import Prepared, Ready, affordable, prepare
+from loops.prepare import Prepared, Ready, affordable, check_interpreter, prepare
+from loops.records import check_folder, run_record
 from loops.rescore import rescore
-
-PACKAGES = ("vcloop", "langgraph", "matplotlib", "networkx", "numpy", "openai", "pydantic", "scipy")
 
 
 class Progress(NamedTuple):
-    """Called as a run goes on: `prepared` with the number of cells, `cell` after each, `call` after each attempt."""
+    """Called as runs go on: `prepared` with the number of cells, `cell` after each, `call` after each attempt."""
 
     prepared: Callable[[int], None] = lambda total: None
     cell: Callable[[], None] = lambda: None
     call: Callable[[bool], None] = lambda live: None
 
 
+class Job(NamedTuple):
+    """One run to make: its config, loaded, and its folder."""
+
+    loaded: Loaded
+    folder: Path
+
+
 class Outcome(NamedTuple):
-    """How a run ended: its record, its summary, and damaged lines that were found when it was resumed."""
+    """How a run ended: its record, its summary, damaged lines found when it was resumed, and what stopped it."""
 
     record: RunRecord
     summary: dict[str, Any]
     damaged: list[str]
+    error: VcloopError | None = None
 
 
 def run(loaded: Loaded, folder: Path, *, resume: bool = False, progress: Progress | None = None) -> Outcome:
-    """Run or resume. Everything checkable is checked before the folder is made and before the first model call.
+    """Run or resume one config. Everything checkable is checked before the folder is made and before the first call.
 
-    Raises ArchiveError where the folder exists and `resume` is not set, or has another config, case file or data.
+    Raises ArchiveError where the folder exists and `resume` is not set, or has another config, case file or data;
+    BudgetError and ReplyError where the server ends the run. A limit of the config that is reached is no error: the
+    record says `incomplete` and why.
+    """
+    config = loaded.config
+    (outcome,) = run_all(
+        [Job(loaded, folder)], limits=config.limits, concurrency=config.concurrency, resume=resume, progress=progress
+    )
+    if outcome.error is not None:
+        raise type(outcome.error)(f"{outcome.record.reason}\nResume with --resume; the run is in {folder}") from None
+    return outcome
+
+
+def run_all(
+    jobs: Sequence[Job],
+    *,
+    limits: Limits,
+    concurrency: int,
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> list[Outcome]:
+    """Make several runs at once. They share the limits, and those that ask the same server share its `concurrency`.
+
+    What a server does to one run leaves the others going; a limit that is reached stops all.
     """
     progress = progress or Progress()
-    secrets = collect_secrets(loaded.interpreter)
-    record = _record(loaded, secrets)
-    _check_folder(folder, record, resume)
-    ready = prepare(loaded)
-    _check_budget(ready, loaded)
-    with Archive(folder) as archive:
-        before = _check_folder(folder, record, resume)  # again: another start may have come first
-        record = record if before is None else record.model_copy(update={"started_at": before.started_at})
-        archive.write_run(record)
-        for prepared in ready.cases:
-            archive.add_event(_opened(prepared, archive))
-        cells = _open_cells(folder, record, loaded.config)
-        progress.prepared(len(cells))
+    runs = [_Run(job, run_record(job.loaded, collect_secrets(job.loaded.interpreter))) for job in jobs]
+    for run in runs:
+        check_folder(run.folder, run.record, resume)
+    _check_prices(runs, limits)
+    ready: dict[str, Ready] = {}
+    for run in runs:
+        check_interpreter(run.loaded)
+        key = _preparation(run.loaded)
+        if key not in ready:
+            ready[key] = prepare(run.loaded)
+        run.ready = ready[key]
+        _check_budget(run.ready, run.loaded)
+    with contextlib.ExitStack() as stack:
+        for run in runs:
+            stack.enter_context(run.archive)
+            before = check_folder(run.folder, run.record, resume)  # again: another start may have come first
+            if before is not None:
+                run.record = run.record.model_copy(update={"started_at": before.started_at})
+            run.open()
+        progress.prepared(sum(len(run.cells) for run in runs))
         try:
-            reason = asyncio.run(_run_cells(loaded, ready, archive, cells, progress, secrets))
+            asyncio.run(_run_cells(runs, limits, concurrency, progress))
         except BaseException as error:
-            reason = redact(str(error), secrets) or type(error).__name__
-            with contextlib.suppress(ArchiveError):  # a full disk: the first error says more
-                archive.write_run(record.model_copy(update={"status": "incomplete", "reason": reason}))
-            if isinstance(error, BudgetError | ReplyError):
-                raise type(error)(
-                    redact(str(error), secrets) + f"\nResume with --resume; the run is in {folder}"
-                ) from None
+            for run in runs:
+                with contextlib.suppress(ArchiveError):  # a full disk: the first error says more
+                    run.close(str(error) or type(error).__name__)
             raise
+        for run in runs:
+            run.close(run.reason)
+    return [Outcome(run.record, rescore(run.folder), run.archive.damaged, run.stop.error) for run in runs]
+
+
+@dataclass
+class _Run:
+    """One run while it goes on."""
+
+    job: Job
+    record: RunRecord
+    ready: Ready | None = None
+    cells: list[tuple[str, int]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    stop: Stop = field(default_factory=Stop)
+
+    def __post_init__(self) -> None:
+        self.loaded, self.folder = self.job
+        self.archive = Archive(self.folder)
+        self.secrets = collect_secrets(self.loaded.interpreter)
+
+    def open(self) -> None:
+        assert self.ready is not None  # noqa: S101 - prepared before anything is opened
+        self.archive.write_run(self.record)
+        for prepared in self.ready.cases:
+            self.archive.add_event(_opened(prepared, self.archive))
+        self.cells = _open_cells(self.folder, self.record, self.loaded.config)
+
+    @property
+    def reason(self) -> str:
+        """Why the run is incomplete; empty where it is finished."""
+        if self.stop.reason:
+            return self.stop.reason
+        if not self.faults:
+            return ""
+        return (
+            f"{len(self.faults)} cases had no reply within attempts.max_attempts, first {sorted(self.faults)[0]}; "
+            "resume to try again"
+        )
+
+    def close(self, reason: str) -> None:
         status = "incomplete" if reason else "finished"
-        record = record.model_copy(update={"status": status, "reason": reason})
-        archive.write_run(record)
-        damaged = archive.damaged
-    return Outcome(record, rescore(folder), damaged)
+        self.record = self.record.model_copy(update={"status": status, "reason": redact(reason, self.secrets)})
+        self.archive.write_run(self.record)
 
 
-async def _run_cells(
-    loaded: Loaded,
-    ready: Ready,
-    archive: Archive,
-    cells: list[tuple[str, int]],
-    progress: Progress,
-    secrets: frozenset[str],
-) -> str:
-    """Send the open cells through the graph, some at once. Returns why the run is incomplete, if it is."""
-    from loops.graph import build_graph, initial_state  # the one import of langgraph, when a run needs it
+async def _run_cells(runs: Sequence[_Run], limits: Limits, concurrency: int, progress: Progress) -> None:
+    """Send the open cells of all runs through their graphs, some at once."""
+    from loops.graph import initial_state  # langgraph is imported when a run needs it
 
-    config = loaded.config
-    caller = Caller(
-        loaded.interpreter,
-        archive,
-        config.attempts,
-        StoredBlobs(archive.folder),
-        on_call=progress.call,
-        redact=lambda text: redact(text, secrets),
-    )
-    steps = Steps(
-        config=config,
-        setting=ready.setting,
-        cases={p.case.id: p for p in ready.cases},
-        adapter=loaded.adapter,
-        policy=loaded.policy,
-        caller=caller,
-        archive=archive,
-        modalities=[m for m in config.modalities if m in loaded.interpreter.modalities],
-    )
-    graph = build_graph(steps, review=config.review, measurements=config.budget.measurements)
-    places = asyncio.Semaphore(config.concurrency)
-    faults: list[str] = []
+    meter = Meter(limits)
+    endpoints: dict[str, Endpoint] = {}
+    callers = []
+    cells = []
 
-    async def one(case: str, repeat: int) -> None:
-        async with places:
-            final = await graph.ainvoke(initial_state(case, repeat))
+    def stop_all(reason: str) -> None:
+        for run in runs:
+            run.stop.set(reason)
+
+    for run in runs:
+        meter.past(run.archive.past, run.loaded.config.interpreter.prices)
+        asked = run.record.interpreter
+        endpoint = endpoints.setdefault(str(asked.get("base_url") or asked.get("name")), Endpoint(concurrency))
+        caller = _caller(run, endpoint, meter, progress)
+        callers.append(caller)
+        graph = _graph(run, caller)
+        cells += [(run, graph, case, repeat) for case, repeat in run.cells]
+    open_at_once = asyncio.Semaphore(concurrency if concurrency == 1 else 2 * concurrency)
+
+    async def one(run: _Run, graph: Any, case: str, repeat: int) -> None:
+        async with open_at_once:
+            try:
+                run.stop.check()
+                final = await graph.ainvoke(initial_state(case, repeat))
+            except LimitReached as limit:
+                stop_all(str(limit))
+                return
+            except Stopped:
+                return
+            except (BudgetError, ReplyError) as error:
+                run.stop.set(redact(str(error), run.secrets), error)
+                return
         fault = final.get("fault") or final.get("review_fault")
         if fault:
-            faults.append(f"case {case}: {fault}")
+            run.faults.append(f"case {case}: {fault}")
         progress.cell()
 
+    timer = None
+    if limits.wall_time_s is not None:
+        over = f"limits.wall_time_s: the run has gone on for {limits.wall_time_s:g} s"
+        timer = asyncio.get_running_loop().call_later(limits.wall_time_s, stop_all, over)
     try:
         async with asyncio.TaskGroup() as group:
-            for case, repeat in cells:
-                group.create_task(one(case, repeat))
+            for cell in cells:
+                group.create_task(one(*cell))
     except ExceptionGroup as errors:
         raise _first(errors) from errors
     finally:
-        close = getattr(loaded.interpreter, "aclose", None)
-        if close is not None:
-            await close()
-    if not faults:
-        return ""
-    return (
-        f"{len(faults)} cases had no reply within attempts.max_attempts, first {sorted(faults)[0]}; resume to try again"
+        if timer is not None:
+            timer.cancel()
+        for caller in callers:
+            await caller.finish()
+        for run in runs:
+            close = getattr(run.loaded.interpreter, "aclose", None)
+            if close is not None:
+                await close()
+
+
+def _caller(run: _Run, endpoint: Endpoint, meter: Meter, progress: Progress) -> Caller:
+    return Caller(
+        run.loaded.interpreter,
+        run.archive,
+        run.loaded.config,
+        StoredBlobs(run.folder),
+        endpoint=endpoint,
+        meter=meter,
+        stop=run.stop,
+        on_call=progress.call,
+        redact=lambda text: redact(text, run.secrets),
     )
+
+
+def _graph(run: _Run, caller: Caller) -> Any:
+    from loops.graph import build_graph
+
+    assert run.ready is not None  # noqa: S101 - prepared before anything is opened
+    config = run.loaded.config
+    steps = Steps(
+        config=config,
+        setting=run.ready.setting,
+        cases={p.case.id: p for p in run.ready.cases},
+        adapter=run.loaded.adapter,
+        policy=run.loaded.policy,
+        caller=caller,
+        archive=run.archive,
+        modalities=[m for m in config.modalities if m in run.loaded.interpreter.modalities],
+    )
+    return build_graph(steps, review=config.review, measurements=config.budget.measurements)
+
+
+def _preparation(loaded: Loaded) -> str:
+    """Runs with the same text here are prepared once: cases, predictions and sealed outcomes do not depend on more."""
+    c = loaded.config
+    parts = (c.simulator, c.adapter, c.seed)
+    return canonical_json(
+        {
+            "cases": loaded.case_sha256,
+            "data": str(loaded.data),
+            "rest": [None if p is None else p if isinstance(p, int) else p.model_dump(mode="json") for p in parts],
+        }
+    )
+
+
+def _check_prices(runs: Sequence[_Run], limits: Limits) -> None:
+    """A limit of cost needs the price of every model, in one currency."""
+    if limits.cost is None:
+        return
+    prices = {run.loaded.config.name: run.loaded.config.interpreter.prices for run in runs}
+    free = sorted(name for name, price in prices.items() if price is None)
+    if free:
+        raise ConfigError(
+            f"limits.cost needs interpreter.prices (prompt and completion, per million tokens) in {free[0]!r}"
+        )
+    currencies = sorted({price.currency for price in prices.values() if price is not None})
+    if len(currencies) > 1:
+        raise ConfigError(f"limits.cost needs prices in one currency, got {', '.join(currencies)}")
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
@@ -168,44 +302,6 @@ class StoredBlobs(Mapping[str, bytes]):
         return sum(1 for _ in self)
 
 
-def _check_folder(folder: Path, record: RunRecord, resume: bool) -> RunRecord | None:
-    """The record of the run that is there already, after checking that it may be resumed."""
-    if not (folder / "run.json").exists():
-        if folder.exists() and not folder.is_dir():
-            raise ArchiveError(f"{folder} is a file; choose another --name")
-        if folder.is_dir() and any(path.name not in (".lock", "blobs") for path in folder.iterdir()):
-            raise ArchiveError(f"{folder} exists and is not a run; choose another --name")
-        return None
-    if not resume:
-        raise ArchiveError(f"run {folder} exists: continue it with --resume, or choose another --name")
-    before = read_run(folder)
-    differences = list(_differences(_decisive(before), _decisive(record)))
-    if differences:
-        raise ArchiveError(
-            f"{folder} was started with something else and cannot be resumed:\n  " + "\n  ".join(differences)
-        )
-    return before
-
-
-def _decisive(record: RunRecord) -> dict[str, Any]:
-    config = {k: v for k, v in record.config.items() if k not in NOT_PART_OF_THE_RESULT}
-    return {
-        "config": config,
-        "case file": record.case_file_sha256,
-        "data": record.data,
-        "interpreter": record.interpreter,
-        "simulator": record.simulator,
-    }
-
-
-def _differences(before: Any, now: Any, place: str = "") -> Iterator[str]:
-    if isinstance(before, dict) and isinstance(now, dict):
-        for key in sorted({*before, *now}):
-            yield from _differences(before.get(key), now.get(key), f"{place}.{key}".lstrip("."))
-    elif before != now:
-        yield f"{place}: was {json.dumps(before)}, now {json.dumps(now)}"
-
-
 def _check_budget(ready: Ready, loaded: Loaded) -> None:
     for prepared in ready.cases:
         if not affordable([], prepared.case, loaded.config.budget.cost):
@@ -233,47 +329,3 @@ def _open_cells(folder: Path, record: RunRecord, config: RunConfig) -> list[tupl
     parts = group_events(folder, record).parts
     cells = [(case, repeat) for case in record.cases for repeat in range(config.repeats)]
     return [cell for cell in cells if cell not in parts or not parts[cell].whole(config.review)]
-
-
-def _record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:
-    config = redact_config(loaded.config.model_dump(mode="json"), secrets)
-    return RunRecord(
-        status="started",
-        name=loaded.config.name,
-        setting=loaded.case_file.setting,
-        title=loaded.case_file.title,
-        synthetic=loaded.case_file.synthetic,
-        case_file=Path(loaded.config.cases).name,
-        case_file_sha256=loaded.case_sha256,
-        data=loaded.case_file.data,
-        cases=tuple(case.id for case in loaded.case_file.cases),
-        config=config,
-        interpreter=redact_config(loaded.interpreter.identity(), secrets),
-        simulator=_identity(loaded.simulator),
-        versions={"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}},
-        commit=_commit(),
-        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _identity(simulator: Any) -> dict[str, Any]:
-    """What a simulator says of itself, such as the hash of the table it answers from."""
-    identity = getattr(simulator, "identity", None)
-    return {} if identity is None else dict(identity())
-
-
-def _commit() -> str | None:
-    """The commit of the checkout that this code runs from; None where it runs from an installed package."""
-    root = Path(__file__).resolve().parent.parent
-    if not (root / ".git").exists():
-        return None
-    try:
-        asked = subprocess.run(  # noqa: S603 - a fixed command
-            ["git", "-C", str(root), "rev-parse", "HEAD"],  # noqa: S607 - git is found on PATH like everywhere
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return None
-    return asked.stdout.strip() or None if asked.returncode == 0 else None
