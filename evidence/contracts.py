@@ -228,7 +228,9 @@ class AdapterInputs(Value):
 
 # --- requests and replies ----------------------------------------------------------------------------------------
 
-Step = Literal["predict", "review", "select", "revise"]
+Step = Literal["predict", "review", "select", "revise", "plan", "look", "answer", "judge", "rewrite"]
+"""The loop's four steps; those of a prompting strategy on a static item (plan, look, answer); the judge's; and the
+rewriting of a wrong answer into a distractor."""
 
 
 class Message(Value):

@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -97,12 +97,18 @@ class Closed(Value):
 
 Event = Annotated[Opened | Stepped | Selected | Observed | Closed, Field(discriminator="event")]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+E = TypeVar("E")
+
+
+RunKind = Literal["loop", "bench", "judge", "mine"]
+"""The loop, and the static benchmarks: answers to items, a judge's scores of them, distractors made of them."""
 
 
 class RunRecord(Value):
     """run.json. `incomplete` means that the run can be resumed; `started` that it was killed or is still going."""
 
     format: Literal[1] = 1
+    kind: RunKind = "loop"
     status: Literal["started", "incomplete", "finished"]
     reason: str = ""
     name: str
@@ -234,8 +240,8 @@ def _call_key(record: CallRecord) -> CallKey:
     return CallKey(record.case, record.repeat, record.step, record.turn, record.attempt)
 
 
-def read_run(folder: Path) -> RunRecord:
-    """Read run.json. Raises ArchiveError where the folder is not a run or has a newer format."""
+def read_run(folder: Path, kind: RunKind | None = "loop") -> RunRecord:
+    """Read run.json. Raises ArchiveError where the folder is not a run, or one of another kind or a newer format."""
     path = folder / "run.json"
     try:
         data = json.loads(path.read_text())
@@ -251,19 +257,27 @@ def read_run(folder: Path) -> RunRecord:
     except ValidationError as error:
         first = error.errors()[0]
         raise ArchiveError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if kind is not None and record.kind != kind:
+        command = "vcloop bench" if record.kind != "loop" else "vcloop"
+        raise ArchiveError(f"{folder} is a run of the kind {record.kind!r}, not {kind!r}; see {command} --help")
     if len(set(record.cases)) != len(record.cases):
         raise ArchiveError(f"{path}: cases: a case is named twice")
     return record
 
 
 def read_events(folder: Path) -> tuple[list[Event], list[int]]:
-    """All events of a run in the order written, and the numbers of damaged lines. Raises ArchiveError."""
+    """All events of a loop in the order written, and the numbers of damaged lines. Raises ArchiveError."""
+    return read_events_as(_EVENT, folder)
+
+
+def read_events_as(kind: TypeAdapter[E], folder: Path) -> tuple[list[E], list[int]]:
+    """All events of a run whose events are of this kind. Raises ArchiveError."""
     path = folder / "events.jsonl"
     lines = read_journal(path)
     events = []
     for number, line in lines.records:
         try:
-            events.append(_EVENT.validate_json(json.dumps(line)))
+            events.append(kind.validate_json(json.dumps(line)))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))

@@ -15,7 +15,7 @@ from interpreters.extract import clean
 from interpreters.prompts import repair_request
 from interpreters.reply import Parsed, parse_reply
 from loops.archive import Archive, CallKey
-from loops.config import RunConfig
+from loops.config import CommonConfig
 from loops.endpoints import Endpoint
 from loops.limits import Meter, Stop, unmetered
 
@@ -62,7 +62,7 @@ class Caller:
         self,
         interpreter: Interpreter,
         archive: Archive,
-        config: RunConfig,
+        config: CommonConfig,
         blobs: Mapping[str, bytes],
         *,
         endpoint: Endpoint,
@@ -87,11 +87,17 @@ class Caller:
         self._under_way: set[asyncio.Task[Reply]] = set()
 
     async def ask(
-        self, place: Place, request: Request, *, check: Callable[[Parsed], str | None] = lambda p: None
+        self,
+        place: Place,
+        request: Request,
+        *,
+        read: Callable[[Request, Reply], Parsed] = parse_reply,
+        check: Callable[[Parsed], str | None] = lambda p: None,
     ) -> Asked:
         """Ask until a reply can be read, or the attempts or the repair turns (one, by default) are used up.
 
-        `check` may find a reply wanting, in words. Raises BudgetError where the server asks for a longer wait than
+        `read` says whether it can: the loop's own parser, unless told otherwise. `check` may find a reply wanting, in
+        words. Raises BudgetError where the server asks for a longer wait than
         allowed, the quota is used up or a limit of the run is reached, ReplyError where the server refuses the request
         itself; all leave a run that can be resumed.
         """
@@ -102,7 +108,7 @@ class Caller:
         while True:
             made = await self._attempt(CallKey(*place, len(replies) + 1), asked, written, repair=repairs > 0)
             reply = made.reply
-            parsed = parse_reply(request, reply)
+            parsed = read(request, reply)
             objection = check(parsed) if parsed.status == "ok" else None
             unreadable = parsed.status == "invalid" or objection is not None
             statuses.append("invalid" if objection else parsed.status)

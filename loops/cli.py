@@ -303,7 +303,7 @@ def _progress(console: Console) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    from loops.runner import Progress
+    from loops.engine import Progress
 
     @contextlib.contextmanager
     def shown() -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field
 
@@ -79,20 +79,12 @@ class Limits(Value):
     wall_time_s: Number | None = Field(default=None, gt=0)
 
 
-class RunConfig(Value):
-    """One run. Paths are relative to the config file."""
+class CommonConfig(Value):
+    """What every run's config says: who is asked, how often, and within what limits."""
 
     version: int = Field(ge=1, le=1)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
-    cases: str
-    data: str | None = None
-    simulator: Named | None = None
-    adapter: Named = Component(name="none")
     interpreter: NamedModel
-    policy: Named = Component(name="model")
-    modalities: tuple[Literal["table", "figure"], ...] = Field(default=("table", "figure"), min_length=1)
-    review: bool = True
-    budget: Budget = Budget()
     repairs: int = Field(default=1, ge=0, le=10)
     attempts: Attempts = Attempts()
     limits: Limits = Limits()
@@ -101,10 +93,26 @@ class RunConfig(Value):
     concurrency: int = Field(default=1, ge=1, le=1000)
 
 
-def rename(config: RunConfig, name: str) -> RunConfig:
+class RunConfig(CommonConfig):
+    """One run of the loop. Paths are relative to the config file."""
+
+    cases: str
+    data: str | None = None
+    simulator: Named | None = None
+    adapter: Named = Component(name="none")
+    policy: Named = Component(name="model")
+    modalities: tuple[Literal["table", "figure"], ...] = Field(default=("table", "figure"), min_length=1)
+    review: bool = True
+    budget: Budget = Budget()
+
+
+C = TypeVar("C", bound=CommonConfig)
+
+
+def rename(config: C, name: str) -> C:
     """The config under another name. Raises ConfigError for a name no run folder may have."""
     plain = {**config.model_dump(mode="json"), "name": name}
-    return parse_value(json.dumps(plain), RunConfig, where=f"--name {name!r}", as_json=True)
+    return parse_value(json.dumps(plain), type(config), where=f"--name {name!r}", as_json=True)
 
 
 NOT_PART_OF_THE_RESULT = ("concurrency", "attempts", "limits")

@@ -58,13 +58,6 @@ def prepare(loaded: Loaded) -> Ready:
     return Ready(setting, tuple(_prepare_case(setting, predictor, case, loaded) for case in cases))
 
 
-def check_interpreter(loaded: Loaded) -> None:
-    """Let the interpreter check, before the first call, that it can be asked at all. Raises ConfigError."""
-    check = getattr(loaded.interpreter, "check", None)
-    if check is not None:
-        check()
-
-
 def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:
     training = setting.training()
     simulator: Any = loaded.simulator

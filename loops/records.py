@@ -11,20 +11,35 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from evidence.contracts import Interpreter
 from evidence.errors import ArchiveError
 from interpreters.secrets import redact_config
 from loops.archive import RunRecord, read_run
-from loops.config import NOT_PART_OF_THE_RESULT, Loaded
+from loops.config import NOT_PART_OF_THE_RESULT, CommonConfig, Loaded
 
 PACKAGES = ("vcloop", "langgraph", "matplotlib", "networkx", "numpy", "openai", "pydantic", "scipy")
 
 
-def run_record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:
-    """The record of a run that starts now."""
-    config = redact_config(loaded.config.model_dump(mode="json"), secrets)
+def started(config: CommonConfig, interpreter: Interpreter, secrets: frozenset[str], **facts: Any) -> RunRecord:
+    """The record of a run that starts now; `facts` are what it runs on (title, cases, data ...)."""
     return RunRecord(
         status="started",
-        name=loaded.config.name,
+        name=config.name,
+        config=redact_config(config.model_dump(mode="json"), secrets),
+        interpreter=redact_config(interpreter.identity(), secrets),
+        versions={"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}},
+        commit=_commit(),
+        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **facts,
+    )
+
+
+def run_record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:
+    """The record of a run of the loop."""
+    return started(
+        loaded.config,
+        loaded.interpreter,
+        secrets,
         setting=loaded.case_file.setting,
         title=loaded.case_file.title,
         synthetic=loaded.case_file.synthetic,
@@ -32,12 +47,7 @@ def run_record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:
         case_file_sha256=loaded.case_sha256,
         data=loaded.case_file.data,
         cases=tuple(case.id for case in loaded.case_file.cases),
-        config=config,
-        interpreter=redact_config(loaded.interpreter.identity(), secrets),
         simulator=_identity(loaded.simulator),
-        versions={"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}},
-        commit=_commit(),
-        started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
 
 
@@ -74,7 +84,7 @@ def check_folder(folder: Path, record: RunRecord, resume: bool) -> RunRecord | N
         return None
     if not resume:
         raise ArchiveError(f"run {folder} exists: continue it with --resume, or choose another --name")
-    before = read_run(folder)
+    before = read_run(folder, record.kind)
     differences = list(_differences(_decisive(before), _decisive(record)))
     if differences:
         raise ArchiveError(

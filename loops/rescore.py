@@ -21,7 +21,7 @@ from evidence.values import canonical_json, derive_seed
 from loops.archive import read_run
 from loops.cells import STAGES, Cell, archived_config, missing_answers, read_cells
 from loops.config import Prices, RunConfig
-from loops.usage import CALLS_OF, usage_of
+from loops.usage import CALLS_OF, calls_of, usage_of
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
 
@@ -204,13 +204,7 @@ def _balance(cells: Sequence[Cell]) -> dict[str, int]:
 def _calls(cells: Sequence[Cell], prices: Prices | None) -> dict[str, Any]:
     """How calls ended, attempt by attempt, and what they used."""
     steps = [step for cell in cells for step in cell.steps]
-    return {
-        "attempts_by_status": dict(sorted(Counter(a for s in steps for a in s.attempts).items())),
-        "calls_by_status": dict(sorted(Counter(s.status for s in steps).items())),
-        "repaired": sum(s.status == "ok" and "invalid" in s.attempts[:-1] for s in steps),
-        "refused_selections": sum(cell.refused for cell in cells),
-        **usage_of(steps, prices),
-    }
+    return {**calls_of(steps, prices), "refused_selections": sum(cell.refused for cell in cells)}
 
 
 def _usage(row: str, cells: Sequence[Cell], config: RunConfig) -> dict[str, Any] | None:

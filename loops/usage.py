@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,17 @@ from loops.limits import cost_of
 
 CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("select", "revise")}
 """The calls that each scored stage took beyond the stage before it."""
+
+
+def calls_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:
+    """How calls ended, attempt by attempt, and what they used."""
+    made = list(steps)
+    return {
+        "attempts_by_status": dict(sorted(Counter(a for s in made for a in s.attempts).items())),
+        "calls_by_status": dict(sorted(Counter(s.status for s in made).items())),
+        "repaired": sum(s.status == "ok" and "invalid" in s.attempts[:-1] for s in made),
+        **usage_of(made, prices),
+    }
 
 
 def usage_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,40 @@ from scoring.metrics import Array, Marks, accuracy, confusion, macro_f1, mean_er
 DRAWS = 2000
 
 
+BLOCK = 50
+"""Draws made at a time: small enough to stay in the processor's cache, whatever the number of cases."""
+
+
 def draw_cases(n_cases: int, seed: int, draws: int = DRAWS) -> NDArray[np.int64]:
     """How often each case is in each draw: (draws, n_cases). One matrix serves every row, so that rows are paired."""
-    picks = np.random.default_rng(seed).integers(0, n_cases, size=(draws, n_cases))
-    weights = np.zeros((draws, n_cases), dtype=np.int64)
-    np.add.at(weights, (np.arange(draws)[:, None], picks), 1)
+    weights = np.empty((draws, n_cases), dtype=np.int64)
+    for start, picks in _picks(n_cases, seed, draws):
+        flat = picks + np.arange(0, picks.size, n_cases)[:, None]
+        counts = np.bincount(flat.ravel(), minlength=picks.size)
+        weights[start : start + len(picks)] = counts.reshape(picks.shape)
     return weights
+
+
+def drawn_ratios(sums: Array, counts: Array, seed: int, draws: int = DRAWS) -> Array:
+    """Sum over count in every draw of the clusters, (k,), (k,) -> (draws,); NaN where a draw counts nothing.
+
+    The draws are those of `draw_cases`, without their matrix: one gather of both columns, held as one complex number.
+    """
+    both, ratios = sums + 1j * counts, np.empty(draws)
+    gathered = np.empty((min(BLOCK, draws), len(sums)), dtype=complex)
+    for start, picks in _picks(len(sums), seed, draws):
+        block = gathered[: len(picks)]
+        np.take(both, picks, out=block, mode="clip")  # "raise" would buffer the output
+        total = block.sum(axis=1)
+        ratios[start : start + len(picks)] = mean_error(total.real, total.imag)
+    return ratios
+
+
+def _picks(n: int, seed: int, draws: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The clusters of each draw, (block, n), and the number of the block's first draw."""
+    rng = np.random.default_rng(seed)
+    for start in range(0, draws, BLOCK):
+        yield start, rng.integers(0, n, size=(min(BLOCK, draws - start), n))
 
 
 def score(marks: Marks, classes: int, weights: NDArray[np.int64]) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""Do stated probabilities and standard deviations mean what they say: reliability, Brier score, ECE, coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evidence.errors import ContractError
+from scoring.metrics import Array
+
+BINS = 10
+LEVELS = (0.5, 0.8, 0.95)
+
+
+class Bin(NamedTuple):
+    """One bin of a reliability curve: answers with a confidence in (low, high], its mean, and the share that is right.
+
+    `confidence` and `accuracy` are None in an empty bin.
+    """
+
+    low: float
+    high: float
+    n: int
+    confidence: float | None
+    accuracy: float | None
+
+
+class Calibration(NamedTuple):
+    """Calibration of n answers with class probabilities. `brier` and `ece` are None where there is none."""
+
+    n: int
+    brier: float | None
+    ece: float | None
+    bins: tuple[Bin, ...]
+
+
+class Coverage(NamedTuple):
+    """How many of n true values lie in the central interval that should hold a share `level` of them."""
+
+    level: float
+    n: int
+    covered: int
+
+
+def calibration(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) -> Calibration:
+    """Calibration of class probabilities (n, classes), rows summing to 1, for the true classes (n,).
+
+    Brier score: mean over answers of the squared distance to the true class's unit vector, 0 to 2 (Brier 1950). The
+    curve takes the largest probability as confidence, in bins of equal width; the expected calibration error is the
+    mean of |accuracy - confidence| weighted by the bins (Naeini 2015, Guo 2017). Of equal largest probabilities the
+    first counts. Raises ContractError where the shapes differ or a row is no distribution.
+    """
+    p, true = np.asarray(probabilities, dtype=float), np.asarray(truth, dtype=np.intp)
+    if not p.size:
+        return Calibration(0, None, None, _bins(np.zeros(0), np.zeros(0, dtype=bool), bins))
+    _check(p, true)
+    n = len(p)
+    hit = np.zeros(p.shape)
+    hit[np.arange(n), true] = 1.0
+    curve = _bins(p.max(axis=1), p.argmax(axis=1) == true, bins)
+    ece = sum(
+        b.n * abs(b.accuracy - b.confidence) for b in curve if b.accuracy is not None and b.confidence is not None
+    )
+    return Calibration(n, float(((p - hit) ** 2).sum(axis=1).mean()), ece / n, curve)
+
+
+def _check(p: Array, true: NDArray[np.intp]) -> None:
+    if p.ndim != 2 or true.shape != (len(p),):
+        raise ContractError(f"expected probabilities (n, classes) and n classes, got {p.shape} and {true.shape}")
+    if not (np.isfinite(p).all() and (p >= -1e-9).all() and (np.abs(p.sum(axis=1) - 1.0) < 1e-6).all()):
+        raise ContractError("expected probabilities from 0 to 1 that sum to 1 in every row")
+    if (true < 0).any() or (true >= p.shape[1]).any():
+        raise ContractError(f"expected true classes from 0 to {p.shape[1] - 1}")
+
+
+def _bins(confidence: Array, right: NDArray[np.bool_], bins: int) -> tuple[Bin, ...]:
+    place = np.clip(np.ceil(confidence * bins - 1e-9).astype(np.intp) - 1, 0, bins - 1)
+    counts = np.bincount(place, minlength=bins)
+    sums = np.bincount(place, weights=confidence, minlength=bins)
+    hits = np.bincount(place, weights=right.astype(float), minlength=bins)
+    return tuple(
+        Bin(i / bins, (i + 1) / bins, int(n), float(sums[i] / n) if n else None, float(hits[i] / n) if n else None)
+        for i, n in enumerate(counts)
+    )
+
+
+def normal_class_probabilities(mean: ArrayLike, sd: ArrayLike, threshold: ArrayLike) -> Array:
+    """P(down), P(near zero), P(up) of normal changes, (n,) each -> (n, 3); a threshold belongs to near zero.
+
+    A standard deviation of 0 puts all probability on the class of the mean.
+    """
+    from scipy.special import ndtr
+
+    m, s, t = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (mean, sd, threshold)))
+    sure, scale = s <= 0, np.where(s > 0, s, 1.0)
+    down = np.where(sure, m < -t, ndtr((-t - m) / scale))
+    up = np.where(sure, m > t, ndtr((m - t) / scale))
+    columns: Array = np.stack([down, np.clip(1.0 - down - up, 0.0, 1.0), up], axis=-1)
+    return columns
+
+
+def interval_coverage(
+    mean: ArrayLike, sd: ArrayLike, value: ArrayLike, levels: Sequence[float] = LEVELS
+) -> tuple[Coverage, ...]:
+    """How often the central normal intervals mean ± z sd hold the true value, (n,) each."""
+    from scipy.special import ndtri
+
+    m, s, v = (np.asarray(x, dtype=float) for x in (mean, sd, value))
+    if not m.shape == s.shape == v.shape:
+        raise ContractError(f"expected means, sds and values of one shape, got {m.shape}, {s.shape}, {v.shape}")
+    off = np.abs(v - m)
+    return tuple(Coverage(level, len(m), int((off <= float(ndtri(0.5 + level / 2)) * s).sum())) for level in levels)
