@@ -31,6 +31,8 @@ from loops.cells import archived_request
 
 SEED = 7
 CONCURRENCY = 4
+MOST = 8
+"""Kills of one run at most: a run that is killed for ever shows no more."""
 
 
 def main() -> None:
@@ -81,7 +83,8 @@ def kill_runs(config: Path, log: list[Logged], kills: int, rng: np.random.Genera
         folder, first, done = config.parent / f"run{n}" / "heat", len(log), 0
         while True:
             process = start(config, folder)
-            if total + done < kills and killed(process, log, first + n_calls, rng):
+            left = n_calls - n_archived(folder)
+            if done < min(MOST, kills - total) and killed(process, log, left, rng):
                 done += 1
                 wrong += sent_again(folder, log, first)
                 continue
@@ -91,7 +94,7 @@ def kill_runs(config: Path, log: list[Logged], kills: int, rng: np.random.Genera
         wrong += sent_again(folder, log, first)
         total += done
         same = scores(folder) == scores(alone)
-        sent, archived = len(log) - first, len(read_calls(folder).records)
+        sent, archived = len(log) - first, n_archived(folder)
         print(f"run {n}: {done} kills, {sent} requests for {n_calls} calls, scores {'the same' if same else 'OTHER'}")
         if not same or archived != n_calls or sent - archived > done * CONCURRENCY:
             wrong.append(f"run {n}: other scores or calls than the run left alone")
@@ -104,12 +107,12 @@ def start(config: Path, folder: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def killed(process: subprocess.Popen[bytes], log: list[Logged], last: int, rng: np.random.Generator) -> bool:
-    """Kill at a moment drawn evenly over the requests that are left, sometimes before the first; False: it ended."""
+def killed(process: subprocess.Popen[bytes], log: list[Logged], left: int, rng: np.random.Generator) -> bool:
+    """Kill at a moment drawn evenly over the calls that are left, sometimes before the first; False: it ended."""
     if rng.random() < 0.1:
         until, wait_s = len(log), rng.uniform(0, 3)
     else:
-        until, wait_s = int(rng.integers(len(log) + 1, max(last, len(log) + 1) + 1)), rng.uniform(0, 0.06)
+        until, wait_s = len(log) + int(rng.integers(1, left + 2)), rng.uniform(0, 0.06)
     while len(log) < until and process.poll() is None:
         time.sleep(0.001)
     try:
@@ -119,6 +122,10 @@ def killed(process: subprocess.Popen[bytes], log: list[Logged], last: int, rng: 
         process.wait()
         return True
     return False
+
+
+def n_archived(folder: Path) -> int:
+    return len(read_calls(folder).records) if (folder / "calls.jsonl").exists() else 0
 
 
 def scores(folder: Path) -> dict[str, bytes]:
