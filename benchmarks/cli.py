@@ -152,7 +152,7 @@ def mine(
     resume: Resume = False,
     as_json: Json = False,
 ) -> None:
-    """Make distractors of low-scored responses: six-option items (scores/items.jsonl) and their origin (trace.jsonl)."""
+    """Make distractors of low-scored responses: six-option items (scores/items.jsonl), their origin (trace.jsonl)."""
     from benchmarks.config import load_miner
     from benchmarks.mining import Mining
     from loops.config import rename

@@ -20,7 +20,7 @@ from scoring.perception import by_perception
 STRICT_RULES = ("tag", "bare")
 PERCEPTION, REASONING = "perception", "reasoning"
 LEVELS = ("L1", "L2", "L3")
-DIMENSIONS = tuple(d.key for rubric in RUBRICS.values() for d in rubric.dimensions) + (DISCRIMINATING_TEST.key,)
+DIMENSIONS = (*(d.key for rubric in RUBRICS.values() for d in rubric.dimensions), DISCRIMINATING_TEST.key)
 
 
 def answer_rows(items: Mapping[str, Item], answers: Iterable[Answered]) -> list[dict[str, Any]]:

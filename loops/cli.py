@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 import io
@@ -40,6 +41,7 @@ class _Commands(typer.core.TyperGroup):
         return _Added(_added()[cmd_name]) if ours is None and cmd_name in _added() else ours
 
 
+@functools.cache
 def _added() -> dict[str, importlib.metadata.EntryPoint]:
     return {point.name: point for point in importlib.metadata.entry_points(group="vcloop.commands")}
 
