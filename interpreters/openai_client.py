@@ -1,8 +1,8 @@
 """The client for OpenAI-compatible servers: one call of `ask` is one attempt, mapped to one Reply.
 
-openai is imported, and the client made, on the first call. The library's own retries are off: waiting and retrying
-belong to the loop. Servers that refuse a setting are adapted to once (see interpreters.wire); every refused send is in
-`Reply.sent["adapted"]`.
+openai is imported by `check`, and the client made on the first call. The library's own retries are off: waiting and
+retrying belong to the loop. Servers that refuse a setting are adapted to once (see interpreters.wire); every refused
+send is in `Reply.sent["adapted"]`.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ class OpenAIInterpreter:
 
     def check(self) -> None:
         """Check before a run that the server can be asked at all. Raises ConfigError saying what to set."""
+        import openai  # noqa: F401 - slow to import: better now than while calls wait
+
         host = self._host()
         key = self._key()
         if key is None and self._userinfo is None and not _is_loopback(host):

@@ -21,8 +21,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from evidence.contracts import Answer, Case, Observation, Prediction, Reply, Step, Truth, Usage
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
-from evidence.journal import CallRecord, Calls, Journal, read_call_journal, read_journal
+from evidence.journal import CallRecord, Calls, Journal, call_line, read_call_journal, read_journal
 from evidence.values import Value, canonical_json, sha256_of
+from interpreters.canonical import Written
 
 FORMAT = 1
 TRANSPORT_FAULTS = frozenset({"timeout", "connection", "rate_limited", "server_error", "quota", "bad_request"})
@@ -190,16 +191,24 @@ class Archive:
         found = self._replies.get(key)
         return found[1] if found is not None and found[0] == request_sha256 else None
 
-    def add_call(self, record: CallRecord) -> None:
+    def add_call(self, key: CallKey, request: Written, reply: Reply, *, repair: bool, seconds: float) -> None:
         """Append one attempt."""
-        self._calls.append(record)
+        self._calls.append(
+            call_line(
+                **key._asdict(),
+                repair=repair,
+                request=request.text,
+                request_sha256=request.sha256,
+                reply=reply,
+                seconds=seconds,
+            )
+        )
 
     def add_event(self, event: Value) -> None:
         """Append one step, unless the very same line is there already from before a resume."""
         text = canonical_json(event)
         if text not in self._known:
-            self._events.append(event)
-            self._known.add(text)
+            self._events.append(text)
 
     def add_blob(self, data: bytes) -> str:
         """Store bytes by their sha256, which is returned."""

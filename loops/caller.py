@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from evidence.contracts import Interpreter, Reply, Request, Usage
 from evidence.errors import BudgetError, ReplyError
-from evidence.journal import CallRecord
-from evidence.values import derive_seed, sha256_of
+from evidence.values import derive_seed
+from interpreters.canonical import RequestWriter, Written
 from interpreters.extract import clean
 from interpreters.prompts import repair_request
-from interpreters.replay import canonical_request
 from interpreters.reply import Parsed, parse_reply
 from loops.archive import Archive, CallKey, Stepped
 from loops.config import CommonConfig
@@ -38,10 +37,12 @@ class Place(NamedTuple):
 class Asked(NamedTuple):
     """What came of a call: the last reply, how it was read, the statuses of all attempts, and the tokens they used.
 
-    `unmetered` counts replies that came without usage: their tokens are in no sum.
+    `request` is what was asked at first, `sha256` that of its canonical text. `unmetered` counts replies that came
+    without usage: their tokens are in no sum.
     """
 
     request: Request
+    sha256: str
     reply: Reply
     parsed: Parsed
     attempts: tuple[str, ...]
@@ -80,7 +81,7 @@ class Caller:
         self.meter = meter
         self.stop = stop
         self.metered = bool(getattr(interpreter, "metered", True))
-        self.identity = interpreter.identity()
+        self._writer = RequestWriter(interpreter.identity())
         self._on_call = on_call
         self._redact = redact
         self._under_way: set[asyncio.Task[Reply]] = set()
@@ -102,9 +103,10 @@ class Caller:
         """
         statuses: list[str] = []
         replies: list[Reply] = []
+        first = written = self._writer.write(request)
         asked, faults, repairs = request, 0, 0
         while True:
-            made = await self._attempt(place, len(replies) + 1, asked, repair=repairs > 0)
+            made = await self._attempt(CallKey(*place, len(replies) + 1), asked, written, repair=repairs > 0)
             reply = made.reply
             parsed = read(request, reply)
             objection = check(parsed) if parsed.status == "ok" else None
@@ -120,9 +122,12 @@ class Caller:
                 repairs += 1
                 if unreadable:
                     asked = repair_request(asked, reply.text, [objection] if objection else parsed.problems)
+                    written = self._writer.write(asked)
                 continue
             self._stop_on(place, reply)
-            return Asked(request, reply, parsed, tuple(statuses), _total(replies), sum(map(unmetered, replies)))
+            return Asked(
+                request, first.sha256, reply, parsed, tuple(statuses), _total(replies), sum(map(unmetered, replies))
+            )
 
     async def finish(self) -> None:
         """Wait for the calls under way, so that what was paid is archived."""
@@ -134,46 +139,33 @@ class Caller:
         if not call.cancelled():
             call.exception()  # a run that was cancelled no longer asks for it
 
-    async def _attempt(self, place: Place, attempt: int, request: Request, *, repair: bool) -> _Made:
-        written = canonical_request(self.identity, request)
-        sha256 = sha256_of(written)
-        archived = self.archive.reply(CallKey(*place, attempt), sha256)
+    async def _attempt(self, key: CallKey, request: Request, written: Written, *, repair: bool) -> _Made:
+        archived = self.archive.reply(key, written.sha256)
         if archived is not None:
             self._on_call(False)
             taken_up = getattr(self.interpreter, "taken_up", None)
             if taken_up is not None:
                 taken_up(request, archived)
             return _Made(archived, live=False)
-
-        def record(reply: Reply, seconds: float) -> CallRecord:
-            return CallRecord(
-                **place._asdict(),
-                attempt=attempt,
-                repair=repair,
-                request_sha256=sha256,
-                request=written,
-                reply=reply,
-                seconds=seconds,
-            )
-
-        call = asyncio.ensure_future(self._call(place, request, record))
+        call = asyncio.ensure_future(self._call(key, request, written, repair))
         self._under_way.add(call)
         call.add_done_callback(self._ended)
         return _Made(await asyncio.shield(call), live=True)
 
-    async def _call(self, place: Place, request: Request, record: Callable[[Reply, float], CallRecord]) -> Reply:
+    async def _call(self, key: CallKey, request: Request, written: Written, repair: bool) -> Reply:
         """Wait for a place, ask, archive. A run that stops meanwhile leaves this to its end."""
         async with self.endpoint.place(self.stop) as learn:
             self.meter.admit()
             began = time.monotonic()
             try:
-                reply = await self.interpreter.ask(request, self.blobs, repeat=place.repeat)
+                reply = await self.interpreter.ask(request, self.blobs, repeat=key.repeat)
             except ReplyError as error:
-                error.case, error.step = place.case, place.step
+                error.case, error.step = key.case, key.step
                 raise
             texts = {name: self._redact(clean(getattr(reply, name))) for name in ("text", "reasoning", "error")}
             reply = reply.model_copy(update=texts)
-            self.archive.add_call(record(reply, round(time.monotonic() - began, 4)))
+            seconds = round(time.monotonic() - began, 4)
+            self.archive.add_call(key, written, reply, repair=repair, seconds=seconds)
             self.meter.add(reply, self.prices, metered=self.metered)
             learn(reply)
         self._on_call(True)

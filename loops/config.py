@@ -133,10 +133,13 @@ class Loaded(NamedTuple):
     policy: Any
 
 
-def load_config(source: str, *, shipped: Path) -> Loaded:
-    """Load a config by path, or a shipped one by name. Raises ConfigError naming file and field."""
+def load_config(source: str, *, shipped: Path, instead: RunConfig | None = None) -> Loaded:
+    """Load a config by path, or a shipped one by name. Raises ConfigError naming file and field.
+
+    `instead` is taken in place of what the file says; its paths are still relative to the file.
+    """
     path = find_config(source, shipped)
-    config = read_value(path, RunConfig, what="config")
+    config = instead or read_value(path, RunConfig, what="config")
     where = f"config {path}"
     case_path = rooted(path.parent, config.cases, f"{where}: cases")
     case_file = read_value(case_path, CaseFile, what="case file")
@@ -194,10 +197,10 @@ def rooted(base: Path, text: str, where: str) -> Path:
     return path
 
 
-def find_config(source: str, shipped: Path) -> Path:
-    """A config file by path, or a shipped one by name. Raises ConfigError with the nearest shipped names."""
+def find_config(source: str, shipped: Path, *, beside: Path | None = None) -> Path:
+    """The file of a config, by path (relative to `beside`) or by the name of a shipped one. Raises ConfigError."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
-        path = Path(source).expanduser()
+        path = (beside or Path()) / Path(source).expanduser()
         if path.is_file():
             return path
     named = shipped / f"{source}.yaml"

@@ -56,6 +56,7 @@ class Work(ABC):
         self.secrets = collect_secrets(interpreter)
         self.stop = Stop()
         self.faults: list[str] = []
+        self.open_cells = 0
 
     @abstractmethod
     def prepare(self) -> None:
@@ -76,7 +77,7 @@ class Work(ABC):
     @property
     def reason(self) -> str:
         """Why the run is incomplete; empty where it is finished."""
-        if self.stop.reason:
+        if self.stop.reason and self.open_cells:
             return self.stop.reason
         if not self.faults:
             return ""
@@ -139,7 +140,9 @@ def make_all(
             if before is not None:
                 work.record = work.record.model_copy(update={"started_at": before.started_at})
             work.archive.write_run(work.record)
-            cells += [(work, cell) for cell in work.open()]
+            own = work.open()
+            work.open_cells = len(own)
+            cells += [(work, cell) for cell in own]
         progress.prepared(len(cells))
         try:
             asyncio.run(_work_through(works, cells, limits, concurrency, progress))
@@ -187,6 +190,7 @@ async def _work_through(
             except (BudgetError, ReplyError) as error:
                 work.stop.set(redact(str(error), work.secrets), error)
                 return
+        work.open_cells -= 1
         if fault:
             work.faults.append(f"case {case}: {fault}")
         progress.cell()

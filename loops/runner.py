@@ -62,6 +62,8 @@ class _Loop(Work):
         return self._shared[_preparation(self.loaded)]
 
     def prepare(self) -> None:
+        import loops.graph  # noqa: F401 - langgraph is slow to import: only a run pays for it, not while calls wait
+
         key = _preparation(self.loaded)
         if key not in self._shared:
             self._shared[key] = prepare(self.loaded)
@@ -73,7 +75,7 @@ class _Loop(Work):
         return _open_cells(self.folder, self.record, self.loaded.config)
 
     def worker(self, caller: Caller) -> Callable[[str, int], Awaitable[str]]:
-        from loops.graph import build_graph, initial_state  # langgraph is imported when a run needs it
+        from loops.graph import build_graph, initial_state
 
         config = self.loaded.config
         steps = Steps(

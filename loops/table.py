@@ -33,6 +33,26 @@ def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
         console.print(Text(printable(line)))
 
 
+def print_overview(console: Console, summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Print several runs, one line each: cells done, accuracy at each stage, what is missing, tokens and cost."""
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for column in ("run", "cells", *STAGES, "missing", *USAGE_COLUMNS):
+        table.add_column(column, justify="left" if column == "run" else "right", no_wrap=True)
+    for summary in summaries:
+        rows = {row["name"]: row["all"] for row in summary["rows"]}
+        right = ["" if stage not in rows else _percent(rows[stage]["accuracy"]["value"]) for stage in STAGES]
+        missing = str(rows["revised"]["n_missing"]) if "revised" in rows else ""
+        name = f"{summary['run']}{' (SYNTHETIC)' if summary['synthetic'] else ''}"
+        cells = f"{summary['n_cells_scored']}/{summary['n_cells']}"
+        line = (name, cells, *right, missing, *usage_cells(summary["calls"]))
+        table.add_row(*(Text(printable(cell)) for cell in line))
+    console.print(table)
+
+
+def _percent(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:.1f} %"
+
+
 def _setup(summary: Mapping[str, Any]) -> str:
     asked = summary["interpreter"]
     who = str(asked.get("name", "?")) + (f" {asked['model']}" if asked.get("model") else "")
