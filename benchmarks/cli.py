@@ -238,9 +238,8 @@ def beside(
     as_json: Json = False,
 ) -> None:
     """Put static scores beside loop gains, one row a model, with the correlation over models."""
-    from benchmarks.compare import read_summary
-    from benchmarks.static_vs_loop import static_beside_loop
     from benchmarks.table import print_beside
+    from loops.beside import read_summary, static_beside_loop
 
     summaries = [read_summary(folder) for folder in run_folders]
     static = [s for s in summaries if s.get("kind") in ("bench", "judge")]

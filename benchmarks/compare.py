@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,18 +87,6 @@ def agree(folders: Sequence[Path], seed: int = 0) -> dict[str, Any]:
         "krippendorff_ordinal": rounded(alpha.value) if alpha else None,
         "n_rated_twice": alpha.n if alpha else 0,
     }
-
-
-def read_summary(folder: Path) -> dict[str, Any]:
-    """The summary of a run of any kind, as rescoring wrote it. Raises ConfigError where there is none."""
-    path = folder / "scores" / "summary.json"
-    try:
-        found = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); rescore the run") from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} is no summary; rescore the run")
-    return found
 
 
 def _choices(folder: Path) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class Judging(Work):
         for item in self.items.values():
             rubric_of(item, config.l3)
         self.responses = {(r.case, r.repeat): r for r in map(self._response, self.source.answers)}
+        self.shows_figures = "figure" in interpreter.modalities
         record = started(
             config,
             interpreter,
@@ -54,13 +55,13 @@ class Judging(Work):
             data={
                 "responses": sha256_of({f"{case} {n}": r.sha256 for (case, n), r in self.responses.items()}),
                 "judge prompt": str(JUDGE_VERSION),
+                "figures": "shown" if self.shows_figures else "not shown",
             },
             cases=self.source.run.cases,
         )
         super().__init__(config, interpreter, record, folder)
         self.judge: JudgeConfig = config
         self.run_folder = run
-        self.shows_figures = "figure" in interpreter.modalities
 
     def _response(self, answer: Any) -> Response:
         asked = self.source.run.interpreter
@@ -147,6 +148,7 @@ def rescore_judge(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
         "judged": [{"run": run, "model": model} for run, model in asked],
         "l3_rubric": config.l3,
         "judge_prompt": found.run.data["judge prompt"],
+        "shows_figures": found.run.data["figures"] == "shown",
         "n_responses": len(found.responses),
         "n_cells_open": len(found.responses) - len(judged),
         "calls": calls_of(found.steps, config.interpreter.prices),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -172,7 +172,10 @@ def _low_scored(judge: Archived) -> list[WrongResponse]:
 
 
 def _groups(items: Mapping[str, Item], wrong: Sequence[WrongResponse], candidates: int) -> dict[str, list[ErrorGroup]]:
-    return {case: pool(item, [w for w in wrong if w.item == case])[:candidates] for case, item in items.items()}
+    of_item: dict[str, list[WrongResponse]] = defaultdict(list)
+    for response in wrong:
+        of_item[response.item].append(response)
+    return {case: pool(item, of_item[case])[:candidates] for case, item in items.items()}
 
 
 def _complete(found: Archived, case: str, groups: Sequence[ErrorGroup]) -> bool:

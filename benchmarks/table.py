@@ -143,6 +143,8 @@ def _choice_notes(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _judge_notes(summary: Mapping[str, Any]) -> Iterator[str]:
+    if not summary["shows_figures"]:
+        yield "the judge reads no figures: none were shown"
     judged = ", ".join(f"{entry['model']} ({entry['run']})" for entry in summary["judged"])
     yield f"responses of {judged}: " + ", ".join(f"{name} {n}" for name, n in summary["statuses"].items())
     if not summary["valid"]:

@@ -7,11 +7,11 @@ import json
 import pytest
 
 from benchmarks.answers import Answering
-from benchmarks.compare import compare, read_summary
+from benchmarks.compare import compare
 from benchmarks.config import load_bench
 from benchmarks.scores import choice_summary
-from benchmarks.static_vs_loop import loop_gain, static_beside_loop
 from evidence.errors import ConfigError
+from loops.beside import loop_gain, read_summary, static_beside_loop
 from loops.engine import make
 from tests.benchmarks.conftest import Choosing
 from tests.benchmarks.test_runs import right_letter

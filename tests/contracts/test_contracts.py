@@ -15,7 +15,7 @@ from evidence.component_checks import (
     InterpreterUnderTest,
     SimulatorUnderTest,
 )
-from evidence.contracts import CaseFile, Message, Readout, Reply, Request, Table
+from evidence.contracts import CaseFile, Message, NoOptions, Readout, Reply, Request, Table
 from evidence.errors import ContractError
 from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SETTINGS, SIMULATORS
 from evidence.strict_yaml import read_value

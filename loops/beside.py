@@ -5,8 +5,10 @@ One point a model. With the few models that anyone runs, the interval is wide, a
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from evidence.errors import ConfigError
@@ -59,6 +61,18 @@ def static_beside_loop(
         "pearson": _plain(found.pearson),
         "spearman": _plain(found.spearman),
     }
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The summary of a run of any kind, as rescoring wrote it. Raises ConfigError where there is none."""
+    path = folder / "scores" / "summary.json"
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); rescore the run") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path} is no summary; rescore the run")
+    return found
 
 
 def model_of(interpreter: Mapping[str, Any]) -> str:
