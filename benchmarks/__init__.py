@@ -1,1 +1,1 @@
-"""Static figure benchmarks."""
+"""Static figure benchmarks: check, convert, run, judge and compare them."""

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from benchmarks.distractors import WrongResponse
 from benchmarks.items import Item
 from benchmarks.judge_prompt import Judgment
 from benchmarks.tracks import Shown
@@ -80,5 +81,13 @@ class Rewritten(Value):
     problem: str = ""
 
 
-BenchEvent = Annotated[Posed | Stepped | Answered | Response | Judged | Rewritten, Field(discriminator="event")]
+class Wrong(Value):
+    """A low-scored response that distractors are made of."""
+
+    event: Literal["wrong"] = "wrong"
+    case: str
+    response: WrongResponse
+
+
+BenchEvent = Annotated[Posed | Stepped | Answered | Response | Judged | Rewritten | Wrong, Field(discriminator="event")]
 BENCH_EVENT: TypeAdapter[BenchEvent] = TypeAdapter(BenchEvent)

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchmarks.items import Item
 from benchmarks.records import Answered, Judged
-from benchmarks.rubrics import L3Rubric, rubric_of
+from benchmarks.rubrics import DISCRIMINATING_TEST, RUBRICS, L3Rubric, rubric_of
 from evidence.values import derive_seed
 from scoring.clusters import ClusterMean, cluster_accuracy, cluster_mean, cluster_weighted_mean, grouped
 from scoring.metrics import rounded
@@ -20,6 +20,7 @@ from scoring.perception import by_perception
 STRICT_RULES = ("tag", "bare")
 PERCEPTION, REASONING = "perception", "reasoning"
 LEVELS = ("L1", "L2", "L3")
+DIMENSIONS = (*(d.key for rubric in RUBRICS.values() for d in rubric.dimensions), DISCRIMINATING_TEST.key)
 
 
 def answer_rows(items: Mapping[str, Item], answers: Iterable[Answered]) -> list[dict[str, Any]]:
@@ -175,7 +176,9 @@ def _grouped(
         for task, row in zip(tasks, rows, strict=True):
             if row["stage"] and task not in stages.setdefault(row["stage"], []):
                 stages[row["stage"]].append(task)
-        found["task"] = grouped(values, tasks, clusters, micro=stages, seed=seed, of=of)
+        means = grouped(values, tasks, clusters, micro=stages, seed=seed, of=of)
+        found["task"] = {name: mean for name, mean in means.items() if name not in stages}
+        found["stage"] = {name: mean for name, mean in means.items() if name in stages}
     return found
 
 
@@ -184,8 +187,10 @@ def _dimensions(rows: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for level in LEVELS:
         mine = [row for row in rows if row["level"] == level]
-        for name in dict.fromkeys(name for row in mine for name in row["dimensions"]):
+        for name in DIMENSIONS:
             have = [row for row in mine if name in row["dimensions"]]
+            if not have:
+                continue
             means = cluster_mean([r["dimensions"][name] for r in have], [r["source"] for r in have], seed=seed)
             found.setdefault(level, {})[name] = estimate(means)
     return found

@@ -14,7 +14,7 @@ from interpreters.canonical import RequestWriter, Written
 from interpreters.extract import clean
 from interpreters.prompts import repair_request
 from interpreters.reply import Parsed, parse_reply
-from loops.archive import Archive, CallKey
+from loops.archive import Archive, CallKey, Stepped
 from loops.config import CommonConfig
 from loops.endpoints import Endpoint
 from loops.limits import Meter, Stop, unmetered
@@ -196,6 +196,19 @@ class Caller:
             raise BudgetError(f"the quota is used up; the server says: {reply.error}", case=place.case, step=place.step)
         if reply.status == "bad_request":
             raise ReplyError(f"the server refuses the request: {reply.error}", case=place.case, step=place.step)
+
+
+def stepped(place: Place, asked: Asked) -> Stepped:
+    """The event of a call that has ended."""
+    return Stepped(
+        **place._asdict(),
+        status=asked.attempts[-1],
+        answers=asked.parsed.answers,
+        proposal=asked.parsed.proposal,
+        attempts=asked.attempts,
+        usage=asked.usage,
+        unmetered=asked.unmetered,
+    )
 
 
 def _total(replies: list[Reply]) -> Usage:

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
+import importlib
+import importlib.metadata
 import io
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from loops import terminal
+from loops.terminal import Json, print_json, stop
+
+
+class _Added(typer.core.TyperGroup):
+    """A command that a package adds through the entry-point group `vcloop.commands`, imported when it is called."""
+
+    def __init__(self, point: importlib.metadata.EntryPoint):
+        package = importlib.import_module(point.module.partition(".")[0])
+        super().__init__(name=point.name, help=(package.__doc__ or point.value).partition("\n")[0])
+        self.point = point
+
+    def make_context(self, *args: Any, **more: Any) -> Any:
+        """The context of the real command."""
+        return typer.main.get_command(self.point.load()).make_context(*args, **more)
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands here, then those that packages add."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*super().list_commands(ctx), *sorted(_added())]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        ours = super().get_command(ctx, cmd_name)
+        return _Added(_added()[cmd_name]) if ours is None and cmd_name in _added() else ours
+
+
+@functools.cache
+def _added() -> dict[str, importlib.metadata.EntryPoint]:
+    return {point.name: point for point in importlib.metadata.entry_points(group="vcloop.commands")}
 
 
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -27,9 +59,6 @@ data_app = typer.Typer(invoke_without_command=True, rich_markup_mode=None, help=
 app.add_typer(cases_app, name="cases")
 app.add_typer(data_app, name="data")
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-TABLE_WIDTH = 130
-"""Narrower terminals wrap lines; no column is cut."""
 PACKAGES = ("adapters", "benchmarks", "cases", "evidence", "interpreters", "loops", "scoring", "simulators")
 SHIPPED_CASES = Path(__file__).resolve().parent.parent / "cases"
 
@@ -52,14 +81,14 @@ def run(
     if name is not None:
         loaded = loaded._replace(config=rename(loaded.config, name))
     folder = results / loaded.config.name
-    console = _console(stderr=True)
-    with _progress(console) as progress:
+    console = terminal.console(stderr=True)
+    with terminal.progress(console) as progress:
         outcome = run_loop(loaded, folder, resume=resume, progress=progress)
     if outcome.damaged:
         console.print(f"{len(outcome.damaged)} damaged line(s) were passed over: {', '.join(outcome.damaged)}")
     _show(outcome.summary, folder, as_json)
     if outcome.record.status != "finished":
-        _stop(f"the run is incomplete: {outcome.record.reason}. Continue it with --resume", 1)
+        stop(f"the run is incomplete: {outcome.record.reason}. Continue it with --resume", 1)
 
 
 @app.command()
@@ -75,17 +104,17 @@ def sweep(
     from loops.table import print_overview
 
     plan, jobs = load_sweep(config, shipped=SHIPPED_CASES, results=results)
-    with _progress(_console(stderr=True)) as progress:
+    with terminal.progress(terminal.console(stderr=True)) as progress:
         outcomes = run_all(jobs, limits=plan.limits, concurrency=plan.concurrency, resume=resume, progress=progress)
     if as_json:
-        _print_json([outcome.summary for outcome in outcomes])
+        print_json([outcome.summary for outcome in outcomes])
     else:
-        print_overview(_console(), [outcome.summary for outcome in outcomes])
+        print_overview(terminal.console(), [outcome.summary for outcome in outcomes])
         typer.echo(f"runs: {results / plan.name} (vcloop show RUN prints the whole table of one)")
     unfinished = [o for o in outcomes if o.record.status != "finished"]
     if unfinished:
         first = unfinished[0].record
-        _stop(f"{len(unfinished)} of {len(jobs)} runs are incomplete; {first.name}: {first.reason}", 1)
+        stop(f"{len(unfinished)} of {len(jobs)} runs are incomplete; {first.name}: {first.reason}", 1)
 
 
 @app.command()
@@ -115,9 +144,9 @@ def show(
         return
     trace = case_trace(run_folder, case)
     if as_json:
-        _print_json(trace)
+        print_json(trace)
     else:
-        print_trace(_console(), trace)
+        print_trace(terminal.console(), trace)
 
 
 @app.command()
@@ -128,9 +157,9 @@ def settings(as_json: Json = False) -> None:
     listed = {registry.kind: {name: registry.target(name) for name in registry.names()} for registry in REGISTRIES}
     shipped = {path.stem: str(path) for path in sorted(SHIPPED_CASES.glob("*.yaml"))}
     if as_json:
-        _print_json({"components": listed, "configs": shipped})
+        print_json({"components": listed, "configs": shipped})
         return
-    console = _console()
+    console = terminal.console()
     for kind, components in listed.items():
         console.print(f"{kind}: {', '.join(components)}", style="bold", highlight=False)
     console.print("shipped configs (vcloop run NAME): " + (", ".join(shipped) or "none"), highlight=False)
@@ -145,7 +174,7 @@ def simulate(
     """Train a simulator once and store its predictions as a response table. Resumes by member."""
     from loops.simulate import simulate as train
 
-    console = _console(stderr=True)
+    console = terminal.console(stderr=True)
     made = train(simulator, config, work, lambda text: console.print(text, markup=False, highlight=False))
     rows, columns = made.table.mean.shape
     typer.echo(f"{made.path}: {rows} perturbations x {columns} columns, {len(made.table.members)} members")
@@ -168,15 +197,15 @@ def check(
     results = check_component(component, case_file=case_file, data=data, shipped=SHIPPED_CASES, options=options)
     broken = [r for r in results if not r.passed]
     if as_json:
-        _print_json([r._asdict() for r in results])
+        print_json([r._asdict() for r in results])
     else:
-        console = _console()
+        console = terminal.console()
         for r in results:
             console.print(f"{'ok    ' if r.passed else 'BROKEN'} {r.check}: {r.promise}", highlight=False, markup=False)
             if not r.passed:
                 console.print(f"       {r.detail}", highlight=False, markup=False)
     if broken:
-        _stop(f"{component} breaks {len(broken)} of {len(results)} checks", 1)
+        stop(f"{component} breaks {len(broken)} of {len(results)} checks", 1)
 
 
 @cases_app.command("freeze")
@@ -206,7 +235,7 @@ def data_list(context: typer.Context, as_json: Json = False) -> None:
 
     rows = [row._asdict() for row in status()]
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     for row in rows:
         typer.echo(row.pop("name"))
@@ -240,13 +269,13 @@ def main() -> None:
     try:
         app()
     except (OSError, RecursionError, MemoryError) as error:
-        _stop(f"{type(error).__name__}: {error}", 2)
+        stop(f"{type(error).__name__}: {error}", 2)
     except Exception as error:
         from evidence.errors import BudgetError, ReplyError, VcloopError
 
         if not isinstance(error, VcloopError):
             raise
-        _stop(str(error), 1 if isinstance(error, BudgetError | ReplyError) else 2)
+        stop(str(error), 1 if isinstance(error, BudgetError | ReplyError) else 2)
 
 
 def _guard() -> None:
@@ -258,7 +287,7 @@ def _guard() -> None:
         found = importlib.util.find_spec(name)
         origin = Path(found.origin).resolve() if found is not None and found.origin else None
         if origin is None or origin.parent.parent != home:
-            _stop(f"the package {name!r} should come from {home}, but resolves to {origin}; remove the other one", 2)
+            stop(f"the package {name!r} should come from {home}, but resolves to {origin}; remove the other one", 2)
 
 
 def _pairs(options: list[str] | None) -> dict[str, str]:
@@ -277,64 +306,12 @@ def _pair(text: str) -> tuple[str, str]:
 
 def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
     if as_json:
-        _print_json(summary)
+        print_json(summary)
         return
     from loops.table import print_summary
 
-    print_summary(_console(), summary)
+    print_summary(terminal.console(), summary)
     typer.echo(f"run: {folder}")
-
-
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False))
-
-
-def _console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    console = Console(stderr=stderr, soft_wrap=True)
-    if console.is_terminal and console.width >= TABLE_WIDTH:
-        return console
-    return Console(stderr=stderr, width=TABLE_WIDTH, soft_wrap=True)
-
-
-def _progress(console: Console) -> Any:
-    """Progress on a terminal's error stream: cases done, calls made now, calls taken from the archive."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    from loops.engine import Progress
-
-    @contextlib.contextmanager
-    def shown() -> Any:
-        columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-        with Bar(
-            *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
-        ) as bar:
-            task = bar.add_task("preparing", total=None)
-            calls = {True: 0, False: 0}
-
-            def call(live: bool) -> None:
-                calls[live] += 1
-                bar.update(task, description=f"{calls[True]} calls made, {calls[False]} from the archive")
-
-            yield Progress(
-                prepared=lambda total: bar.update(task, total=total),
-                cell=lambda: bar.advance(task),
-                call=call,
-            )
-
-    return shown()
-
-
-def _stop(message: str, code: int) -> NoReturn:
-    from rich.text import Text
-
-    from loops.trace import printable
-
-    with contextlib.suppress(OSError):  # a closed or full stream cannot be told anything
-        _console(stderr=True).print(Text.assemble(("vcloop: ", "bold red"), printable(message)))
-    sys.exit(code)
 
 
 if __name__ == "__main__":

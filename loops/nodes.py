@@ -23,8 +23,8 @@ from evidence.contracts import (
 from evidence.values import derive_seed, sha256_of
 from interpreters.prompts import predict_request, review_request, revise_request, select_request
 from interpreters.reply import Parsed
-from loops.archive import TRANSPORT_FAULTS, Archive, CaseOutcome, Closed, Observed, Selected, Stepped
-from loops.caller import Asked, Caller, Place
+from loops.archive import TRANSPORT_FAULTS, Archive, CaseOutcome, Closed, Observed, Selected
+from loops.caller import Asked, Caller, Place, stepped
 from loops.config import RunConfig
 from loops.exhibits import observation_exhibit, prediction_exhibit
 from loops.prepare import Prepared, affordable
@@ -184,18 +184,7 @@ class Steps:
         return asked
 
     def _record(self, state: LoopState, step: Step, asked: Asked) -> None:
-        self.archive.add_event(
-            Stepped(
-                **_where(state),
-                step=step,
-                status=asked.attempts[-1],
-                answers=asked.parsed.answers,
-                proposal=asked.parsed.proposal,
-                attempts=asked.attempts,
-                usage=asked.usage,
-                unmetered=asked.unmetered,
-            )
-        )
+        self.archive.add_event(stepped(Place(**_where(state), step=step), asked))
 
     def _heard(self, state: LoopState, asked: Asked, failure: str) -> LoopState:
         """What a reply changes: the conversation, the next proposal, or how the case ends."""

@@ -86,14 +86,15 @@ def _line(name: str, scores: Mapping[str, Any]) -> tuple[str, ...]:
         name,
         str(scores["n"]),
         str(scores["n_right"]),
-        _interval(scores["accuracy"], percent=True),
-        _interval(scores["macro_f1"]),
-        _interval(scores["mae"]),
+        interval(scores["accuracy"], percent=True),
+        interval(scores["macro_f1"]),
+        interval(scores["mae"]),
         str(scores["n_missing"]),
     )
 
 
-def _interval(estimate: Mapping[str, float | None], *, percent: bool = False) -> str:
+def interval(estimate: Mapping[str, Any], *, percent: bool = False) -> str:
+    """An estimate with its 95 % interval."""
     if estimate["value"] is None:
         return "n/a"
     scale, form = (100, "{:.1f}") if percent else (1, "{:.3f}")

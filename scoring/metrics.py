@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,17 +13,6 @@ DIGITS = 6
 """Scores are rounded to this many decimals when they are written."""
 
 
-class Estimate(NamedTuple):
-    """A mean with its interval. `value` is None where nothing could be averaged, and `reason` says why."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-    n: int
-    n_missing: int
-    reason: str = ""
-
-
 def rounded(value: float | None) -> float | None:
     """A float fit for a score file: rounded, and never NaN or infinite (ValueError)."""
     if value is None:
@@ -32,26 +20,6 @@ def rounded(value: float | None) -> float | None:
     if not math.isfinite(value):
         raise ValueError(f"expected a finite score, got {value}")
     return round(value, DIGITS) + 0.0
-
-
-def mean_estimate(scores: Sequence[float | None]) -> Estimate:
-    """The mean of the scores that are there, with a 95 % interval.
-
-    0/1 scores get the Wilson interval (Wilson 1927), others the normal interval of the standard error; one other score
-    alone has no interval. Missing scores (None) are left out and counted.
-    """
-    present = [float(s) for s in scores if s is not None]
-    missing = len(scores) - len(present)
-    if not present:
-        return Estimate(None, None, None, 0, missing, "no score to average")
-    n, mean = len(present), math.fsum(present) / len(present)
-    if all(s in (0.0, 1.0) for s in present):
-        low, high = wilson(round(math.fsum(present)), n)
-        return Estimate(mean, low, high, n, missing)
-    if n == 1:
-        return Estimate(mean, None, None, 1, missing, "one score has no standard error")
-    half = 1.959963984540054 * math.sqrt(math.fsum((s - mean) ** 2 for s in present) / (n - 1) / n)
-    return Estimate(mean, mean - half, mean + half, n, missing)
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from PIL import Image
+
+from evidence.contracts import Figure, NoOptions, Reply, Request, Text
+from evidence.errors import ReplyError
 
 STATIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "static"
 
@@ -62,3 +66,66 @@ def write_items(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def make_bench(tmp_path: Path, write_items: Callable[..., Path]) -> Callable[..., Path]:
+    """Write a bench config on eight made-up items; keyword arguments replace its keys (None removes one)."""
+
+    def make(items: list[dict[str, Any]] | None = None, **changes: Any) -> Path:
+        path = write_items([plain_item(n) for n in range(8)] if items is None else items)
+        config: dict[str, Any] = {
+            "version": 1,
+            "name": "bench",
+            "items": str(path),
+            "interpreter": "rules",
+            "attempts": {"backoff_s": 0},
+            **changes,
+        }
+        file = tmp_path / f"{config['name']}.yaml"
+        file.write_text(yaml.safe_dump({key: value for key, value in config.items() if value is not None}))
+        return file
+
+    return make
+
+
+def scores(folder: Path) -> dict[str, bytes]:
+    """The score files of a run."""
+    return {path.name: path.read_bytes() for path in sorted((folder / "scores").iterdir())}
+
+
+class Choosing:
+    """Answers what `choose` says of (all text of the request, repeat); fails from call number `down_at` on."""
+
+    Options = NoOptions
+    modalities = frozenset({"figure", "text"})
+    metered = False
+
+    def __init__(self, choose: Callable[[str, int], str], *, down_at: int | None = None, name: str = "choosing"):
+        self.choose = choose
+        self.down_at = down_at
+        self.name = name
+        self.requests: list[Request] = []
+
+    def identity(self) -> dict[str, Any]:
+        return {"name": self.name}
+
+    async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
+        if self.down_at is not None and len(self.requests) >= self.down_at:
+            raise ReplyError("down")
+        self.requests.append(request)
+        for figure in figures_in(request):
+            assert blobs[figure.sha256]
+        parts = [part for message in request.messages for part in message.parts]
+        text = "\n".join(part.text for part in parts if isinstance(part, Text))
+        return Reply(text=self.choose(text, repeat), finish_reason="stop")
+
+
+def figures_in(request: Request) -> list[Figure]:
+    """The figures of a request."""
+    return [part for message in request.messages for part in message.parts if isinstance(part, Figure)]
+
+
+def letter_of(text: str, option: str) -> str:
+    """The letter at which an option stands in a prompt."""
+    return next(line[0] for line in text.splitlines() if line[1:] == f". {option}")

@@ -15,7 +15,7 @@ from evidence.component_checks import (
     InterpreterUnderTest,
     SimulatorUnderTest,
 )
-from evidence.contracts import CaseFile, Message, Readout, Reply, Request, Table
+from evidence.contracts import CaseFile, Message, NoOptions, Readout, Reply, Request, Table
 from evidence.errors import ContractError
 from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SETTINGS, SIMULATORS
 from evidence.strict_yaml import read_value
@@ -23,6 +23,7 @@ from interpreters.fake_server import FakeServer, chat
 from interpreters.openai_client import OpenAIInterpreter
 from interpreters.pixels import PixelsInterpreter
 from interpreters.replay import ReplayInterpreter, ReplayOptions
+from interpreters.rule_judge import RuleJudge
 from interpreters.rules import RulesInterpreter
 from interpreters.scripted import ScriptedInterpreter
 from loops.config import Component, build
@@ -149,6 +150,7 @@ def test_interpreters(name, check, socket_enabled):
         makers = {
             "rules": lambda: RulesInterpreter(RulesInterpreter.Options()),
             "pixels": lambda: PixelsInterpreter(PixelsInterpreter.Options()),
+            "rule_judge": lambda: RuleJudge(NoOptions()),
             "scripted": lambda: ScriptedInterpreter(replies=["{}", Reply(status="refused")]),
             "openai": lambda: OpenAIInterpreter(options),
             "replay": lambda: ReplayInterpreter(ReplayOptions(run=REFERENCE)),

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
+from scoring.clusters import cluster_accuracy, cluster_mean
 from scoring.intervals import draw_cases, score
-from scoring.metrics import Marks, mean_estimate, rounded
+from scoring.metrics import Marks, rounded
 
 
 def marks(truth, label, error=None, cluster=None):
@@ -22,18 +23,19 @@ def marks(truth, label, error=None, cluster=None):
 
 
 def test_e06_nothing_one_all_wrong_and_missing():
-    nothing = mean_estimate([])
-    assert (nothing.value, nothing.n, nothing.reason) == (None, 0, "no score to average")
-    one = mean_estimate([1])
+    nothing = cluster_mean([], [], seed=0)
+    assert (nothing.value, nothing.n, nothing.reason) == (None, 0, "nothing to average")
+    one = cluster_accuracy([1], ["a"], seed=0)
     assert one.value == 1
     assert (round(one.low, 4), one.high) == (0.2065, 1.0)
-    wrong = mean_estimate([0] * 25)
+    wrong = cluster_accuracy([0] * 25, range(25), seed=0)
     assert (wrong.value, wrong.low, round(wrong.high, 4)) == (0, 0.0, 0.1332)
-    some = mean_estimate([0.2, None, 0.4])
+    some = cluster_mean([0.2, None, 0.4], "abc", seed=0)
     assert (round(some.value, 9), some.n, some.n_missing) == (0.3, 2, 1)
-    single = mean_estimate([0.4])
-    assert (single.low, single.high, single.reason) == (None, None, "one score has no standard error")
-    json.loads(json.dumps([e._asdict() for e in (nothing, one, wrong, some)], allow_nan=False))
+    single = cluster_mean([0.4], ["a"], seed=0)
+    assert (single.low, single.high) == (None, None)
+    assert "no variation" in single.reason
+    json.loads(json.dumps([e._asdict() for e in (nothing, one, wrong, some, single)], allow_nan=False))
 
 
 def test_scores_that_are_not_finite_are_never_written():
