@@ -66,12 +66,36 @@ def run(
 def rescore(
     run_folder: Annotated[Path, typer.Argument(help="The folder of an archived run.")],
     reparse: Annotated[bool, typer.Option("--reparse", help="Read the archived raw replies again.")] = False,
+    adapter: Annotated[
+        str | None, typer.Option(help="What if: score the run's simulator with this adapter; nothing is written.")
+    ] = None,
+    adapter_option: Annotated[
+        list[str] | None, typer.Option(help="An option of --adapter as key=value; repeatable.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="What if: class all values by this threshold; nothing is written.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the scores of a run from its archive alone, and print the table."""
+    """Recompute the scores of a run from its archive alone, and print the table.
+
+    With --adapter or --threshold, print what they would have given instead (docs/comparing.md). No model is called.
+    """
     from loops.rescore import rescore as rescore_run
 
-    _show(rescore_run(run_folder, reparse=reparse), run_folder, as_json)
+    if adapter is None and threshold is None:
+        if adapter_option:
+            raise typer.BadParameter("--adapter-option needs --adapter")
+        _show(rescore_run(run_folder, reparse=reparse), run_folder, as_json)
+        return
+    from loops.config import Component
+    from loops.what_if import what_if
+
+    if reparse:
+        raise typer.BadParameter("--reparse rewrites the scores; --adapter and --threshold write nothing")
+    options = {key: _plain(value) for key, value in _pairs(adapter_option).items()}
+    other = None if adapter is None else Component(name=adapter, options=options)
+    _show(what_if(run_folder, adapter=other, threshold=threshold), run_folder, as_json)
 
 
 @app.command()
@@ -240,6 +264,14 @@ def _pairs(options: list[str] | None) -> dict[str, str]:
     if len(pairs) < len(options or []):
         raise typer.BadParameter("an --option is given twice")
     return pairs
+
+
+def _plain(text: str) -> object:
+    """An option's value as its type wants it: a number, true, false or null where it reads as one, else the text."""
+    try:
+        return json.loads(text, parse_constant=lambda _: text)
+    except ValueError:
+        return text
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -18,8 +18,11 @@ from evidence.contracts import Answer, Prediction
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
 from evidence.values import canonical_json, derive_seed
-from loops.archive import read_run
-from loops.cells import STAGES, Cell, archived_config, missing_answers, read_cells
+from loops.archive import RunRecord, read_run
+from loops.calibration import calibration_block
+from loops.cells import STAGES, Cell, Read, archived_config, missing_answers, read_cells
+from loops.config import RunConfig
+from loops.gain import gain_block
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
 
@@ -47,10 +50,13 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
     """The scores of a run. Raises ArchiveError where the archive cannot be read."""
     run = read_run(folder)
     config = archived_config(run, folder)
-    read = read_cells(folder, run, config, reparse)
-    cells = read.cells
+    return summarise(run, config, read_cells(folder, run, config, reparse))
+
+
+def summarise(run: RunRecord, config: RunConfig, read: Read) -> Scored:
+    """The scores of cells that were read, in the order of the case file."""
     order = {case: i for i, case in enumerate(run.cases)}
-    cells.sort(key=lambda cell: (order[cell.case.id], cell.repeat))
+    cells = sorted(read.cells, key=lambda cell: (order[cell.case.id], cell.repeat))
     expected = len(run.cases) * config.repeats
     summary: dict[str, Any] = {
         "format": 1,
@@ -74,12 +80,23 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
         "calls": _calls(cells),
         "rows": [],
         "changes": {},
+        "gain": {},
+        "calibration": {},
         "class_balance": {},
     }
     if cells:
-        rows = _rows(cells)
+        labels = _labels(cells)
         weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
-        summary["rows"] = [_score_row(name, answers, cells, order, weights) for name, answers in rows.items()]
+        marks = {
+            name: {group: _marks(answers, cells, order, labels, group) for group in GROUPS}
+            for name, answers in _rows(cells).items()
+        }
+        summary["rows"] = [
+            {"name": name, **{group: score(by_group[group], len(labels), weights) for group in GROUPS}}
+            for name, by_group in marks.items()
+        ]
+        summary["gain"] = gain_block(marks, weights)
+        summary["calibration"] = calibration_block(cells)
         summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
         summary["class_balance"] = _balance(cells)
     return Scored(summary, [row for cell in cells for row in _readout_rows(cell)])
@@ -111,16 +128,6 @@ def _stage(stage: str, cell: Cell) -> Sequence[Answer]:
 
 def _baseline(name: str, cell: Cell) -> Sequence[Prediction]:
     return cell.baselines.get(name, ())
-
-
-def _score_row(
-    name: str, answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], weights: Any
-) -> dict[str, Any]:
-    labels = _labels(cells)
-    return {
-        "name": name,
-        **{group: score(_marks(answers, cells, order, labels, group), len(labels), weights) for group in GROUPS},
-    }
 
 
 def _labels(cells: Sequence[Cell]) -> tuple[str, ...]:
@@ -168,6 +175,8 @@ def _changes(cells: Sequence[Cell], group: str) -> dict[str, Any]:
     """Wrong to right and right to wrong between the initial and the other stages, where both were answered."""
     result: dict[str, Any] = {}
     for stage in ("reviewed", "revised"):
+        if not any(stage in cell.answers for cell in cells):
+            continue
         counts = Counter(
             (before == true, after == true)
             for cell in cells
@@ -228,6 +237,8 @@ def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
         for stage, answers in cell.answers.items():
             answer = answers[number]
             row[stage] = {"status": answer.status, "label": answer.label, "value": rounded(answer.value)}
+            if answer.reason:
+                row[stage]["reason"] = answer.reason
         for name, by_readout in (("simulator", predicted), ("adapted", adapted)):
             if readout.id in by_readout:
                 p = by_readout[readout.id]
