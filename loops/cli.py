@@ -99,6 +99,69 @@ def rescore(
 
 
 @app.command()
+def compare(
+    run_folders: Annotated[list[Path], typer.Argument(help="Two or more run folders; several pilots may be mixed.")],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let the runs differ in simulator, adapter, policy, modalities, budget or review; repeatable."
+        ),
+    ] = None,
+    finished_only: Annotated[
+        bool, typer.Option("--finished-only", help="Compare the cases that all runs have finished.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare interpretation models on identical cases and menus, pair by pair, from their archives.
+
+    Exact McNemar, cluster bootstrap and sign-flip permutation by case, Holm over all pairs and pilots; runs that are
+    not comparable are refused, and why (docs/comparing.md).
+    """
+    from loops.compare import compare as compare_runs
+
+    found = compare_runs(run_folders, vary=vary or [], finished_only=finished_only)
+    if as_json:
+        _print_json(found)
+        return
+    from loops.compare_table import print_comparison
+
+    print_comparison(_console(), found)
+
+
+@app.command()
+def power(
+    gain: Annotated[float, typer.Option(help="The gain in paired accuracy to be found, such as 0.1 for 10 points.")],
+    baseline: Annotated[
+        float | None, typer.Option(help="Accuracy of the first; gives the discordance of independent mistakes.")
+    ] = None,
+    discordance: Annotated[
+        float | None, typer.Option(help="The share of readouts that one gets right and the other wrong.")
+    ] = None,
+    readouts_per_case: Annotated[float | None, typer.Option(help="Readouts a case; 4 if not said.")] = None,
+    icc: Annotated[
+        float | None, typer.Option(help="Intraclass correlation of the differences in a case; 0.2 if not said.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="Level of the two-sided test.")] = 0.05,
+    wanted: Annotated[float, typer.Option("--power", help="The wanted chance to find the gain.")] = 0.8,
+    from_run: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Estimate what is not said from a run (initial to revised), or from two models'."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How many cases a stated gain in paired accuracy needs, with readouts clustered in cases (docs/comparing.md)."""
+    from loops.power import Plan, plan, plan_lines
+
+    given = Plan(gain, baseline, discordance, readouts_per_case, icc, alpha, wanted)
+    found = plan(given, from_run or [])
+    if as_json:
+        _print_json(found)
+    else:
+        for line in plan_lines(found):
+            typer.echo(line)
+
+
+@app.command()
 def show(
     run_folder: Annotated[Path, typer.Argument(help="The folder of an archived run.")],
     case: Annotated[str | None, typer.Option(help="Show one case step by step.")] = None,
