@@ -13,7 +13,7 @@ from evidence.errors import ConfigError, did_you_mean
 from loops.archive import Opened, RunRecord, read_run
 from loops.cells import Cell, archived_config, read_cells
 from loops.config import RunConfig
-from loops.rescore import Scored, summarise
+from loops.rescore import Scored, score_cells
 
 MAY_VARY = ("simulator", "adapter", "policy", "modalities", "budget", "review")
 """What decides the evidence that models are shown. Runs that differ in it are compared only if that is asked for."""
@@ -89,7 +89,7 @@ def read_contenders(folders: Sequence[Path]) -> Iterator[Contender]:
         config = archived_config(record, folder)
         read = read_cells(folder, record, config, reparse=False)
         label = record.name if names.count(record.name) == 1 else str(folder)
-        yield Contender(label, folder, record, config, read.cells, read.opened, summarise(record, config, read))
+        yield Contender(label, folder, record, config, read.cells, read.opened, score_cells(record, config, read))
 
 
 def _pilot(group: Sequence[Contender]) -> Pilot:

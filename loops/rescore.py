@@ -50,10 +50,10 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
     """The scores of a run. Raises ArchiveError where the archive cannot be read."""
     run = read_run(folder)
     config = archived_config(run, folder)
-    return summarise(run, config, read_cells(folder, run, config, reparse))
+    return score_cells(run, config, read_cells(folder, run, config, reparse))
 
 
-def summarise(run: RunRecord, config: RunConfig, read: Read) -> Scored:
+def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
     """The scores of cells that were read, in the order of the case file."""
     order = {case: i for i, case in enumerate(run.cases)}
     cells = sorted(read.cells, key=lambda cell: (order[cell.case.id], cell.repeat))

@@ -19,7 +19,7 @@ from evidence.registry import ADAPTERS
 from loops.archive import read_run
 from loops.cells import Cell, archived_config, read_cells
 from loops.config import Component, build
-from loops.rescore import summarise
+from loops.rescore import score_cells
 
 NOT_REPLAYABLE = "not replayable: a label without a value says nothing of another threshold"
 
@@ -47,7 +47,7 @@ def what_if(folder: Path, *, adapter: Component | None = None, threshold: float 
     if threshold is not None:
         cells = [_with_threshold(cell, threshold) for cell in cells]
         lost += Counter(s for c in cells for s, given in c.answers.items() for a in given if a.reason == NOT_REPLAYABLE)
-    summary = summarise(run, config, read._replace(cells=cells)).summary
+    summary = score_cells(run, config, read._replace(cells=cells)).summary
     summary["what_if"] = {
         "adapter": None if adapter is None else adapter.model_dump(mode="json"),
         "threshold": threshold,
