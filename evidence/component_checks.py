@@ -219,7 +219,15 @@ def check_reply_is_a_reply(subject: InterpreterUnderTest) -> None:
 
 
 def _ask(interpreter: Interpreter, subject: InterpreterUnderTest) -> Reply:
-    return asyncio.run(interpreter.ask(subject.request, subject.blobs, repeat=0))
+    async def talk() -> Reply:
+        try:
+            return await interpreter.ask(subject.request, subject.blobs, repeat=0)
+        finally:
+            close = getattr(interpreter, "aclose", None)  # open connections end with the event loop they belong to
+            if close is not None:
+                await close()
+
+    return asyncio.run(talk())
 
 
 INTERPRETER_CHECKS = (check_identity_is_plain_and_stable, check_reply_is_a_reply)

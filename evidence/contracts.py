@@ -228,7 +228,9 @@ class AdapterInputs(Value):
 
 # --- requests and replies ----------------------------------------------------------------------------------------
 
-Step = Literal["predict", "review", "select", "revise"]
+Step = Literal["predict", "review", "select", "revise", "plan", "look", "answer", "judge", "rewrite"]
+"""The loop's four steps; those of a prompting strategy on a static item (plan, look, answer); the judge's; and the
+rewriting of a wrong answer into a distractor."""
 
 
 class Message(Value):
@@ -423,7 +425,11 @@ class Adapter(Protocol):
 
 @runtime_checkable
 class Interpreter(Protocol):
-    """Replies to requests. One call of `ask` is one attempt: retries belong to the loop."""
+    """Replies to requests. One call of `ask` is one attempt: retries belong to the loop.
+
+    Optional: `metered = False` where a reply costs no tokens; `check()`, called before a run, raises ConfigError;
+    `taken_up(request, reply)`, told of replies that a resumed run took from its archive; `aclose()`; `secrets()`.
+    """
 
     Options: ClassVar[type[Value]]
     modalities: ClassVar[frozenset[str]]

@@ -23,7 +23,8 @@ class CallRecord(Value):
     """One attempt of one call: where in the run, what was asked, what came back.
 
     `request` is the canonical request (interpreter identity and conversation, figures by sha256); its sha256 is the
-    key under which a resumed or replayed run finds the reply.
+    key under which a resumed or replayed run finds the reply. `repair`: an earlier reply could not be read, and this
+    turn asks for it again.
     """
 
     case: str
@@ -31,10 +32,32 @@ class CallRecord(Value):
     step: Step
     turn: int
     attempt: int
+    repair: bool = False
     request_sha256: str
     request: dict[str, Any]
     reply: Reply
     seconds: NonNegative
+
+
+def call_line(
+    *,
+    case: str,
+    repeat: int,
+    step: str,
+    turn: int,
+    attempt: int,
+    repair: bool,
+    request: str,
+    request_sha256: str,
+    reply: Reply,
+    seconds: float,
+) -> str:
+    """The canonical JSON of a CallRecord whose request is there as canonical JSON already: it is not written twice."""
+    return (
+        f'{{"attempt":{attempt},"case":{json.dumps(case)},"repair":{json.dumps(repair)},"repeat":{repeat},'
+        f'"reply":{canonical_json(reply)},"request":{request},"request_sha256":"{request_sha256}",'
+        f'"seconds":{json.dumps(seconds)},"step":{json.dumps(step)},"turn":{turn}}}'
+    )
 
 
 class Lines(NamedTuple):
@@ -51,9 +74,9 @@ class Journal:
         self.path = path
         self._fd: int | None = None
 
-    def append(self, record: Value | dict[str, Any]) -> None:
-        """Append one record as one line, in one write."""
-        line = (canonical_json(record) + "\n").encode()
+    def append(self, text: str) -> None:
+        """Append one record, as canonical JSON, as one line, in one write."""
+        line = (text + "\n").encode()
         try:
             if self._fd is None:
                 self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

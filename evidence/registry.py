@@ -100,6 +100,7 @@ INTERPRETERS = Registry(
         "openai": "interpreters.openai_client:OpenAIInterpreter",
         "pixels": "interpreters.pixels:PixelsInterpreter",
         "replay": "interpreters.replay:ReplayInterpreter",
+        "rule_judge": "interpreters.rule_judge:RuleJudge",
         "rules": "interpreters.rules:RulesInterpreter",
         "scripted": "interpreters.scripted:ScriptedInterpreter",
     },

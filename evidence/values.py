@@ -9,15 +9,32 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+Held = TypeVar("Held")
 
 
 class Value(BaseModel):
     """A closed, frozen, JSON-able value. Types are strict: `true` is not 1, and "3" is not 3."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
+
+
+class Same(Generic[Held]):
+    """Equal only to itself: a key under which a cache holds what was made of one immutable object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Held):
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and self.value is other.value
 
 
 def _number_text(value: object) -> object:

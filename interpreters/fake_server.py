@@ -8,44 +8,21 @@
 
 The script is a function from the JSON of the request to what is served, or a list of `Served` in order. It can serve
 any status, headers and body, wait, never answer, or break the connection. The server listens on 127.0.0.1 only.
+A server in its own process that answers by itself is interpreters.dry_server.
 """
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
+import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Self
 
 from evidence.errors import ConfigError
+from interpreters.loopback_http import LoopbackServer, ReceivedCall, Served
 
-
-class Served(NamedTuple):
-    """What the server does with one request.
-
-    `body`: JSON data, or text or bytes as they are. `action`: "reply"; "hang" takes the request and never answers;
-    "reset" breaks the connection without an answer. `delay_s` is waited before the action.
-    """
-
-    body: Any = None
-    status: int = 200
-    headers: Mapping[str, str] = {}
-    delay_s: float = 0.0
-    action: Literal["reply", "hang", "reset"] = "reply"
-
-
-class ReceivedCall(NamedTuple):
-    """One request as it came: method, path, headers (names in lower case), and the JSON body (None if it is none)."""
-
-    method: str
-    path: str
-    headers: Mapping[str, str]
-    body: Any
-
+__all__ = ["FakeServer", "ReceivedCall", "Served", "chat", "failure"]
 
 Script = Callable[[dict[str, Any]], Served] | Sequence[Served]
 
@@ -75,122 +52,57 @@ def failure(status: int, message: str = "", *, headers: Mapping[str, str] | None
 
 
 class FakeServer:
-    """The server as a context manager. `received` lists the calls in the order they came."""
+    """The server as a context manager, in a thread of its own. `received` lists the calls in the order they came."""
 
     def __init__(self, script: Script):
         self.script = script
         self.received: list[ReceivedCall] = []
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._server: _QuietServer | None = None
+        self._url: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing: asyncio.Event | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def base_url(self) -> str:
         """Where a client has to point, such as http://127.0.0.1:40001/v1."""
-        if self._server is None:
+        if self._url is None:
             raise ConfigError("the fake server is not running; use it as `with FakeServer(script) as server:`")
-        return f"http://127.0.0.1:{self._server.server_address[1]}/v1"
+        return self._url
 
     def __enter__(self) -> Self:
-        self._closing.clear()
-        self._server = _QuietServer(("127.0.0.1", 0), _Handler)
-        self._server.fake = self
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, name="fake-server", daemon=True
-        )
+        running = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run(running)), name="fake-server", daemon=True)
         self._thread.start()
+        running.wait()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.set()
-        if self._server is not None and self._thread is not None:
-            self._server.shutdown()
+        if self._loop is not None and self._closing is not None and self._thread is not None:
+            self._loop.call_soon_threadsafe(self._closing.set)
             self._thread.join()
-            self._server.server_close()
-        self._server = self._thread = None
+        self._url = self._loop = self._closing = self._thread = None
 
-    def wait_closing(self, seconds: float | None) -> bool:
-        """Wait until the server closes, at most so long; whether it closes."""
-        return self._closing.wait(seconds)
+    async def _run(self, running: threading.Event) -> None:
+        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            async with LoopbackServer(self._serve) as server:
+                self._url = server.url
+                running.set()
+                await self._closing.wait()
+        finally:
+            running.set()  # a server that cannot start must not keep its user waiting
 
-    def serve(self, call: ReceivedCall) -> Served:
+    def _serve(self, call: ReceivedCall) -> Served:
         """Record a call and decide what is served. A script that fails or has run out serves a 500 that says so."""
-        with self._lock:
-            number = len(self.received)
-            self.received.append(call)
-            if callable(self.script):
-                try:
-                    return self.script(call.body if isinstance(call.body, dict) else {})
-                except Exception as error:
-                    return failure(500, f"the script of the fake server failed: {error!r}")
-            if number < len(self.script):
-                return self.script[number]
-            return failure(
-                500, f"the script of the fake server has {len(self.script)} entries; this is call {number + 1}"
-            )
-
-
-class _QuietServer(ThreadingHTTPServer):
-    """Threads end with the process, and a client that goes away is no news."""
-
-    daemon_threads = True
-    fake: FakeServer
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A broken connection is what some scripts are for."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    """One connection carries one request (HTTP/1.0), so that nothing stays open when the server closes."""
-
-    server: _QuietServer
-
-    def do_POST(self) -> None:
-        """Serve a call."""
-        self._handle()
-
-    def do_GET(self) -> None:
-        """Serve a call without a body."""
-        self._handle()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the name is the base class's)
-        """Print nothing."""
-
-    def _handle(self) -> None:
-        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        served = self.server.fake.serve(ReceivedCall(self.command, self.path, headers, _json(raw)))
-        if served.delay_s and self.server.fake.wait_closing(served.delay_s):
-            return
-        if served.action == "hang":
-            self.server.fake.wait_closing(None)
-        elif served.action == "reset":
-            self._reset()
-        else:
-            self._reply(served)
-
-    def _reply(self, served: Served) -> None:
-        body = served.body
-        if not isinstance(body, bytes):
-            body = (body if isinstance(body, str) else json.dumps(body)).encode("utf-8", "surrogatepass")
-        self.send_response_only(served.status)
-        for name, value in {"Content-Type": "application/json", **served.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def _reset(self) -> None:
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        self.close_connection = True
-        self.connection.close()
-
-
-def _json(raw: bytes) -> Any:
-    try:
-        return json.loads(raw)
-    except ValueError:
-        return None
+        number = len(self.received)
+        self.received.append(call)
+        if callable(self.script):
+            try:
+                return self.script(call.body if isinstance(call.body, dict) else {})
+            except Exception as error:
+                return failure(500, f"the script of the fake server failed: {error!r}")
+        if number < len(self.script):
+            return self.script[number]
+        return failure(500, f"the script of the fake server has {len(self.script)} entries; this is call {number + 1}")

@@ -1,8 +1,8 @@
 """The client for OpenAI-compatible servers: one call of `ask` is one attempt, mapped to one Reply.
 
-openai is imported, and the client made, on the first call. The library's own retries are off: waiting and retrying
-belong to the loop. Servers that refuse a setting are adapted to once (see interpreters.wire); every refused send is in
-`Reply.sent["adapted"]`.
+openai is imported by `check`, and the client made on the first call. The library's own retries are off: waiting and
+retrying belong to the loop. Servers that refuse a setting are adapted to once (see interpreters.wire); every refused
+send is in `Reply.sent["adapted"]`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
@@ -23,7 +23,7 @@ from interpreters.completions import read_completion, read_error, read_failure
 from interpreters.extract import clean
 from interpreters.render import chat_messages
 from interpreters.secrets import MARKER, basic_auth, known_secrets, redact, redact_config, split_userinfo
-from interpreters.wire import Form, adapted, body_of, sent_of
+from interpreters.wire import Form, Refusal, adapted, body_of, form_of, sent_of
 
 if TYPE_CHECKING:
     import openai
@@ -42,13 +42,16 @@ class OpenAIOptions(Value):
     `token_parameter`: under which name max_tokens goes out. `output`: whether the server is asked to hold the model to
     the reply's JSON schema, to a JSON object, or to nothing. `temperature: null` leaves it out. `adapt: false` turns
     every refusal of a setting into an error. `timeout_s` limits one send as a whole. `seed` goes out as seed + repeat.
-    `extra` is sent as it is. An `api_key` given here works, but is never shown, dumped or archived.
+    `api_version` makes it Azure's form: the deployment (`model`) in the path, the version in the query, the key in the
+    header api-key; `base_url` is the resource's address. `extra` is sent as it is. An `api_key` given here works, but
+    is never shown, dumped or archived.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
     model: str = Field(min_length=1, max_length=200)
     base_url: str | None = Field(default=None, repr=False)
+    api_version: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.-]{1,40}$")
     api_key_env: str = Field(default="OPENAI_API_KEY", pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,99}$")
     api_key: str | None = Field(default=None, repr=False, exclude=True)
     temperature: Number | None = Field(default=0.0, ge=0)
@@ -83,9 +86,12 @@ class OpenAIInterpreter:
 
     def __init__(self, options: OpenAIOptions):
         self.options = options
-        self._form: Form | None = None
+        self._form = Form(options.token_parameter, options.temperature, options.output)
+        self._settled = False
+        self._alone = asyncio.Lock()
         self._client: openai.AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._known: frozenset[str] = frozenset()
 
     def identity(self) -> dict[str, Any]:
         """The configured settings that decide the reply. What a server made us change is in Reply.sent."""
@@ -94,6 +100,7 @@ class OpenAIInterpreter:
             "name": "openai",
             "model": o.model,
             "base_url": self._url,
+            **({} if o.api_version is None else {"api_version": o.api_version}),
             "temperature": o.temperature,
             "top_p": o.top_p,
             "seed": o.seed,
@@ -106,6 +113,8 @@ class OpenAIInterpreter:
 
     def check(self) -> None:
         """Check before a run that the server can be asked at all. Raises ConfigError saying what to set."""
+        import openai  # noqa: F401 - slow to import: better now than while calls wait
+
         host = self._host()
         key = self._key()
         if key is None and self._userinfo is None and not _is_loopback(host):
@@ -125,27 +134,29 @@ class OpenAIInterpreter:
         return known_secrets(os.environ, {self.options.api_key_env}, values)
 
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
-        """One attempt. Never raises for what a server does; raises ConfigError where `check` would."""
-        self.check()
+        """One attempt. Never raises for what a server does; raises ConfigError where `check` would.
+
+        The first call to a server goes alone: what it refuses is learned once, not by every call under way.
+        """
+        client = self._connected()
         messages = chat_messages(request, blobs, max_figure_bytes=self.options.max_figure_bytes)
-        refusals: list[dict[str, Any]] = []
-        for _ in range(_MAX_SENDS):
-            form = self._form or self._configured
-            body = body_of(form, request, self._fixed(repeat), self.options.max_tokens)
-            reply, refusal = await self._send({"model": self.options.model, "messages": messages}, body)
-            change = adapted(form, read_error(refusal)) if refusal is not None else None
-            if change is None or not self.options.adapt:
-                break
-            self._form = self._form if (self._form or self._configured) != form else change.form
-            refusals.append({"setting": change.setting, "change": change.how, "refused": reply.error})
-        if change is not None:
-            hint = f" (set the interpreter's option {change.setting!r}; its change would be {change.how})"
-            reply = reply.model_copy(update={"error": reply.error + hint})
-        return self._archivable(reply, {**sent_of(form, self._configured, body), "adapted": refusals})
+        if self._settled:
+            return await self._ask(client, messages, request, repeat)
+        async with self._alone:
+            try:
+                return await self._ask(client, messages, request, repeat)
+            finally:
+                self._settled = True
+
+    def taken_up(self, request: Request, reply: Reply) -> None:
+        """Learn from an archived reply in which form this server was asked before a resume."""
+        if reply.sent:
+            self._form = form_of(reply.sent, self._form, request)
+            self._settled = True
 
     async def aclose(self) -> None:
         """Close the connections. The interpreter can be used again; it then opens new ones."""
-        client, self._client, self._loop = self._client, None, None
+        client, self._client = self._client, None
         if client is not None:
             await client.close()
 
@@ -158,10 +169,6 @@ class OpenAIInterpreter:
     @property
     def _userinfo(self) -> str | None:
         return split_userinfo(self.options.base_url or DEFAULT_URL)[1]
-
-    @property
-    def _configured(self) -> Form:
-        return Form(self.options.token_parameter, self.options.temperature, self.options.output)
 
     def _key(self) -> str | None:
         given = self.options.api_key
@@ -184,51 +191,72 @@ class OpenAIInterpreter:
         return {**self.options.extra, **{key: value for key, value in optional.items() if value is not None}}
 
     def _archivable(self, reply: Reply, sent: dict[str, Any]) -> Reply:
-        secrets = self.secrets()
-        texts = {name: redact(getattr(reply, name), secrets) for name in ("text", "reasoning", "error")}
-        return reply.model_copy(update={**texts, "sent": redact_config(sent, secrets)})
+        texts = {name: redact(getattr(reply, name), self._known) for name in ("text", "reasoning", "error")}
+        return reply.model_copy(update={**texts, "sent": redact_config(sent, self._known)})
 
     # --- transport -----------------------------------------------------------------------------------------------
 
-    async def _send(self, conversation: dict[str, Any], settings: dict[str, Any]) -> tuple[Reply, str | None]:
-        """Send once. Second: the body of the answer where the server refuses the request itself, else None."""
-        import httpx
+    async def _ask(
+        self, client: openai.AsyncOpenAI, messages: list[dict[str, Any]], request: Request, repeat: int
+    ) -> Reply:
+        """Send until the server takes the form: each refusal of a setting changes it once, and is in Reply.sent."""
+        refusals: list[dict[str, Any]] = []
+        for _ in range(_MAX_SENDS):
+            form = self._form
+            body = body_of(form, request, self._fixed(repeat), self.options.max_tokens)
+            reply, refusal = await self._send(client, {"model": self.options.model, "messages": messages, **body})
+            change = adapted(form, refusal) if refusal is not None else None
+            if change is None or not self.options.adapt:
+                break
+            self._form = change.form if self._form == form else self._form
+            refusals.append({"setting": change.setting, "change": change.how, "refused": reply.error})
+        if change is not None:
+            hint = f" (set the interpreter's option {change.setting!r}; its change would be {change.how})"
+            reply = reply.model_copy(update={"error": reply.error + hint})
+        return self._archivable(reply, {**sent_of(form, self.options.temperature, body), "adapted": refusals})
+
+    async def _send(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> tuple[Reply, Refusal | None]:
+        """Send once. Second: what the server says where it refuses the request itself, else None."""
         import openai
 
         try:
             async with asyncio.timeout(self.options.timeout_s):
-                answer = await self._connected().chat.completions.with_raw_response.create(
-                    **conversation, extra_body=settings
-                )
-                body = answer.http_response.text
-            return read_completion(body), None
+                return read_completion(await client.post("/chat/completions", cast_to=str, body=body)), None
         except openai.APIStatusError as error:
             headers = {name.lower(): value for name, value in error.response.headers.items()}
             reply = read_failure(error.status_code, headers, error.response.text)
-            refused = reply.status == "bad_request" and error.status_code in (400, 422)
-            return reply, error.response.text if refused else None
-        except (openai.APITimeoutError, TimeoutError):
-            return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
-        except (openai.OpenAIError, OSError, httpx.InvalidURL) as error:
-            return Reply(status="connection", error=clean(f"no answer from {self._url}: {_reason(error)}")), None
+            refused = reply.status == "bad_request" or error.status_code == 500
+            return reply, Refusal(error.status_code, read_error(error.response.text)) if refused else None
+        except (openai.OpenAIError, OSError) as error:  # openai calls a refused connection a timeout, too
+            causes = list(_causes(error))
+            if any(isinstance(cause, TimeoutError) for cause in causes):
+                return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
+            first = causes[-1]  # the outer ones say only that there was one
+            words = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
+            return Reply(status="connection", error=clean(f"no answer from {self._url}: {words}")), None
 
     def _connected(self) -> openai.AsyncOpenAI:
         """The client of the running event loop: connections cannot be shared between loops."""
-        import openai
-
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            headers = {} if self._userinfo is None else {"Authorization": basic_auth(self._userinfo)}
-            self._client = openai.AsyncOpenAI(
-                api_key=self._key() or "none",
-                base_url=self._url,
-                max_retries=0,
-                timeout=self.options.timeout_s,
-                default_headers=headers,
-                http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if _is_loopback(self._host()) else None,
-            )
-            self._loop = loop
+            self.check()
+            self._known = self.secrets()
+            self._client, self._loop, self._alone = self._new_client(), loop, asyncio.Lock()
         return self._client
+
+    def _new_client(self) -> openai.AsyncOpenAI:
+        import openai
+
+        shared: dict[str, Any] = {
+            "api_key": self._key() or "none",
+            "max_retries": 0,
+            "timeout": self.options.timeout_s,
+            "default_headers": {} if self._userinfo is None else {"Authorization": basic_auth(self._userinfo)},
+            "http_client": openai.DefaultAioHttpClient(trust_env=not _is_loopback(self._host())),
+        }
+        if self.options.api_version is None:
+            return openai.AsyncOpenAI(base_url=self._url, **shared)
+        return openai.AsyncAzureOpenAI(azure_endpoint=self._url, api_version=self.options.api_version, **shared)
 
 
 def _is_loopback(host: str) -> bool:
@@ -240,11 +268,10 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _reason(error: BaseException) -> str:
-    """The innermost cause of a failed connection: the outer ones say only that there was one."""
-    while error.__cause__ is not None:
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
         error = error.__cause__
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def _texts(value: object) -> list[str]:

@@ -46,6 +46,7 @@ class PixelsInterpreter:
 
     Options: ClassVar[type[Value]] = NoOptions
     modalities: ClassVar[frozenset[str]] = frozenset({"table"})
+    metered: ClassVar[bool] = False
 
     def __init__(self, options: NoOptions):
         self.options = options

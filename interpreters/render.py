@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from evidence.contracts import Figure, Message, Part, Request, Table, Text
 from evidence.errors import ConfigError, ContractError
+from evidence.values import Same
+from interpreters.canonical import KEPT
 from interpreters.extract import clean
 
 MISSING = "missing"
@@ -31,13 +34,18 @@ def chat_messages(request: Request, blobs: Mapping[str, bytes], *, max_figure_by
 
 def _message(message: Message, blobs: Mapping[str, bytes], limit: int) -> dict[str, Any]:
     if not any(isinstance(part, Figure) for part in message.parts):
-        return {"role": message.role, "content": "\n\n".join(_words(part) for part in message.parts)}
+        return {"role": message.role, "content": _text_message(Same(message))}
     content: list[dict[str, Any]] = []
     for part in message.parts:
         content.append({"type": "text", "text": _words(part)})
         if isinstance(part, Figure):
             content.append({"type": "image_url", "image_url": {"url": _data_url(part, blobs, limit)}})
     return {"role": message.role, "content": content}
+
+
+@functools.lru_cache(KEPT)
+def _text_message(message: Same[Message]) -> str:
+    return "\n\n".join(_words(part) for part in message.value.parts)
 
 
 def _words(part: Part) -> str:

@@ -10,18 +10,14 @@ from typing import Any, ClassVar
 from evidence.contracts import Reply, Request
 from evidence.errors import ConfigError, ReplyError
 from evidence.journal import read_call_journal
-from evidence.values import Value, sha256_of
+from evidence.values import Value
+from interpreters.canonical import RequestWriter
 
 
 class ReplayOptions(Value):
     """`run` is the folder of the archived run."""
 
     run: Path
-
-
-def canonical_request(identity: Mapping[str, Any], request: Request) -> dict[str, Any]:
-    """What is archived and hashed for one call: who was asked, and everything that was asked."""
-    return {"identity": dict(identity), **request.model_dump(mode="json")}
 
 
 class ReplayInterpreter:
@@ -32,6 +28,7 @@ class ReplayInterpreter:
 
     Options: ClassVar[type[Value]] = ReplayOptions
     modalities: ClassVar[frozenset[str]] = frozenset({"table", "figure"})
+    metered: ClassVar[bool] = False
 
     def __init__(self, options: ReplayOptions):
         self.options = options
@@ -52,7 +49,7 @@ class ReplayInterpreter:
 
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
         """The archived reply. Raises ReplyError where this request was never answered in the archive."""
-        sha256 = sha256_of(canonical_request(self.identity(), request))
+        sha256 = RequestWriter(self.identity()).write(request).sha256
         reply = self._load().get((sha256, repeat))
         if reply is None:
             raise ReplyError(

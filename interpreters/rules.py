@@ -1,6 +1,7 @@
 """The offline interpreter: fixed rules that read the tables a model would read and reply in the same form.
 
-It is the floor every model is compared with. It reads nothing but the request.
+It is the floor every model is compared with. It reads nothing but the request. What it answers to the static
+benchmarks' items is in interpreters.static_rules.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, TypeGuard
 
 from evidence.contracts import NUMERIC_LABELS, Measurement, NoOptions, Readout, Reply, Request, Table
 from evidence.values import Value
+from interpreters.static_rules import STEPS, static_reply
 
 TABLES = ("calibrated", "predictions")
 """The tables it reads, best first; the newest of the first kind present counts."""
@@ -29,6 +31,7 @@ class RulesInterpreter:
 
     Options: ClassVar[type[Value]] = NoOptions
     modalities: ClassVar[frozenset[str]] = frozenset({"table"})
+    metered: ClassVar[bool] = False
 
     def __init__(self, options: NoOptions):
         self.options = options
@@ -39,6 +42,8 @@ class RulesInterpreter:
 
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
         """Reply at once; refuses, like a model would, where the request has no table it can read."""
+        if request.step in STEPS:
+            return static_reply(request)
         beliefs = _beliefs(request)
         if not beliefs:
             return Reply(status="refused", error="rules: the request has no table of predictions to read")

@@ -35,6 +35,7 @@ class ScriptedInterpreter:
 
     Options: ClassVar[type[Value]] = ScriptedOptions
     modalities: ClassVar[frozenset[str]] = frozenset({"figure", "table", "text"})
+    metered: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class ScriptedInterpreter:
             step=request.step,
         )
 
-    def taken_up(self, request: Request) -> None:
+    def taken_up(self, request: Request, reply: Reply) -> None:
         """Pass over the reply to a request that a resumed run took from its archive."""
         key = request.step if request.step in self._script() else "any step"
         self._given[key] = self._given.get(key, 0) + 1

@@ -23,7 +23,7 @@ _UNSUPPORTED = re.compile(
     r"unsupported|not supported|does ?n[o']t support|not support|only the default|unknown|unrecogni[sz]ed|unexpected"
     r"|not permitted|not allowed|extra inputs|max_completion_tokens"
 )
-_OUTPUT = re.compile(r"response_format|json_schema|json_object|json mode|structured output|guided")
+_OUTPUT = re.compile(r"response_format|json_schema|json_object|json mode|structured output|guided|grammar")
 _SCHEMA_WORD = re.compile(
     r"\b(?:schema|enum|required|properties|additionalproperties|m(?:in|ax)items|m(?:in|ax)imum)\b"
 )
@@ -45,8 +45,24 @@ class Change(NamedTuple):
     how: str
 
 
-def adapted(form: Form, error: ServerError) -> Change | None:
-    """The one change that a refusal (HTTP 400 or 422) calls for; None where it names no setting that can change."""
+class Refusal(NamedTuple):
+    """How a server refused a request: the HTTP status and the error it tells."""
+
+    status: int
+    error: ServerError
+
+
+def adapted(form: Form, refusal: Refusal) -> Change | None:
+    """The one change that a refusal calls for; None where it names no setting that can change.
+
+    HTTP 400 and 422 refuse a request. A 500 does so only where it says that it is about the output's form: llama.cpp's
+    server answers so to a schema.
+    """
+    error = refusal.error
+    if refusal.status == 500:
+        return _lower_output(form) if form.output != "none" and _OUTPUT.search(error.text) else None
+    if refusal.status not in (400, 422):
+        return None
     unsupported = _UNSUPPORTED.search(error.text) is not None
     if form.limit == "max_tokens" and unsupported and _names(error, "max_tokens"):
         return Change(
@@ -57,9 +73,13 @@ def adapted(form: Form, error: ServerError) -> Change | None:
     if form.temperature is not None and unsupported and _names(error, "temperature"):
         return Change(form._replace(temperature=None), "temperature", f"{form.temperature:g} -> {OMITTED}")
     if form.output != "none" and _refuses_output(form.output, error, unsupported):
-        lower: Output = "object" if form.output == "schema" else "none"
-        return Change(form._replace(output=lower), "output", f"{form.output} -> {lower}")
+        return _lower_output(form)
     return None
+
+
+def _lower_output(form: Form) -> Change:
+    lower: Output = "object" if form.output == "schema" else "none"
+    return Change(form._replace(output=lower), "output", f"{form.output} -> {lower}")
 
 
 def body_of(form: Form, request: Request, fixed: dict[str, Any], max_tokens: int) -> dict[str, Any]:
@@ -75,18 +95,32 @@ def body_of(form: Form, request: Request, fixed: dict[str, Any], max_tokens: int
     return body
 
 
-def sent_of(form: Form, wanted: Form, body: dict[str, Any]) -> dict[str, Any]:
-    """What went out, for Reply.sent: the settings as they were, and "omitted" where a configured one was left out."""
+def sent_of(form: Form, wanted: float | None, body: dict[str, Any]) -> dict[str, Any]:
+    """What went out, for Reply.sent: the settings as they were, and "omitted" where the wanted
+    temperature was left out."""
     sent = {key: value for key, value in body.items() if key != "response_format"}
-    if wanted.temperature is not None and form.temperature is None:
+    if wanted is not None and form.temperature is None:
         sent["temperature"] = OMITTED
     sent["output"] = form.output if "response_format" in body else "none"
     return sent
 
 
-def _response_format(output: Output, request: Request) -> dict[str, Any] | None:
+def form_of(sent: dict[str, Any], form: Form, request: Request) -> Form:
+    """The form in which an archived request went out, read back from Reply.sent; `form` where it does not tell."""
+    limits: tuple[TokenParameter, ...] = ("max_tokens", "max_completion_tokens")
+    limit: TokenParameter = next((name for name in limits if name in sent), "omit")
+    temperature = None if sent.get("temperature") == OMITTED else form.temperature
+    output = sent.get("output") if _wants_form(request) else form.output
+    return Form(limit, temperature, output if output in ("schema", "object", "none") else form.output)
+
+
+def _wants_form(request: Request) -> bool:
     """Requests with neither readouts nor menu want free text, whatever the output mode."""
-    if output == "none" or not (request.readouts or request.menu):
+    return bool(request.readouts or request.menu)
+
+
+def _response_format(output: Output, request: Request) -> dict[str, Any] | None:
+    if output == "none" or not _wants_form(request):
         return None
     if output == "object":
         return {"type": "json_object"}

@@ -14,15 +14,16 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from evidence.contracts import Answer, Case, Observation, Prediction, Step, Truth, Usage
+from evidence.contracts import Answer, Case, Observation, Prediction, Reply, Step, Truth, Usage
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
-from evidence.journal import CallRecord, Calls, Journal, read_call_journal, read_journal
+from evidence.journal import CallRecord, Calls, Journal, call_line, read_call_journal, read_journal
 from evidence.values import Value, canonical_json, sha256_of
+from interpreters.canonical import Written
 
 FORMAT = 1
 TRANSPORT_FAULTS = frozenset({"timeout", "connection", "rate_limited", "server_error", "quota", "bad_request"})
@@ -54,6 +55,8 @@ class Stepped(Value):
     proposal: str | None = None
     attempts: tuple[str, ...]
     usage: Usage
+    unmetered: int = 0
+    """Replies among the attempts that came without usage."""
 
 
 class Selected(Value):
@@ -94,12 +97,18 @@ class Closed(Value):
 
 Event = Annotated[Opened | Stepped | Selected | Observed | Closed, Field(discriminator="event")]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+E = TypeVar("E")
+
+
+RunKind = Literal["loop", "bench", "judge", "mine"]
+"""The loop, and the static benchmarks: answers to items, a judge's scores of them, distractors made of them."""
 
 
 class RunRecord(Value):
     """run.json. `incomplete` means that the run can be resumed; `started` that it was killed or is still going."""
 
     format: Literal[1] = 1
+    kind: RunKind = "loop"
     status: Literal["started", "incomplete", "finished"]
     reason: str = ""
     name: str
@@ -118,6 +127,16 @@ class RunRecord(Value):
     started_at: str
 
 
+class CallKey(NamedTuple):
+    """The place of one attempt in a run."""
+
+    case: str
+    repeat: int
+    step: str
+    turn: int
+    attempt: int
+
+
 class Archive:
     """The open archive of a run. One process at a time; every append is on its way to the disk when it returns."""
 
@@ -126,8 +145,10 @@ class Archive:
         self._calls = Journal(folder / "calls.jsonl")
         self._events = Journal(folder / "events.jsonl")
         self._lock: int | None = None
-        self._replies: dict[tuple[str, int, str, int, int], CallRecord] = {}
+        self._replies: dict[CallKey, tuple[str, Reply]] = {}
         self._known: set[str] = set()
+        self.past: list[Reply] = []
+        """The replies of every attempt made before this start of the run."""
         self.damaged: list[str] = []
 
     def __enter__(self) -> Self:
@@ -159,24 +180,35 @@ class Archive:
         self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
             f"events.jsonl line {n}" for n in events.damaged
         ]
-        self._replies = {_call_key(record): record for record in _without_open_faults(calls.records)}
+        self.past = [record.reply for record in calls.records]
+        self._replies = {
+            _call_key(record): (record.request_sha256, record.reply) for record in _without_open_faults(calls.records)
+        }
         self._known = {canonical_json(line) for _, line in events.records}
 
-    def reply(self, record: CallRecord) -> CallRecord | None:
-        """The archived attempt at this place with this very request, if it brought a reply."""
-        found = self._replies.get(_call_key(record))
-        return found if found is not None and found.request_sha256 == record.request_sha256 else None
+    def reply(self, key: CallKey, request_sha256: str) -> Reply | None:
+        """The archived reply of this attempt to this very request, if it brought one."""
+        found = self._replies.get(key)
+        return found[1] if found is not None and found[0] == request_sha256 else None
 
-    def add_call(self, record: CallRecord) -> None:
+    def add_call(self, key: CallKey, request: Written, reply: Reply, *, repair: bool, seconds: float) -> None:
         """Append one attempt."""
-        self._calls.append(record)
+        self._calls.append(
+            call_line(
+                **key._asdict(),
+                repair=repair,
+                request=request.text,
+                request_sha256=request.sha256,
+                reply=reply,
+                seconds=seconds,
+            )
+        )
 
     def add_event(self, event: Value) -> None:
         """Append one step, unless the very same line is there already from before a resume."""
         text = canonical_json(event)
         if text not in self._known:
-            self._events.append(event)
-            self._known.add(text)
+            self._events.append(text)
 
     def add_blob(self, data: bytes) -> str:
         """Store bytes by their sha256, which is returned."""
@@ -204,12 +236,12 @@ def _without_open_faults(records: Iterable[CallRecord]) -> list[CallRecord]:
     return kept
 
 
-def _call_key(record: CallRecord) -> tuple[str, int, str, int, int]:
-    return record.case, record.repeat, record.step, record.turn, record.attempt
+def _call_key(record: CallRecord) -> CallKey:
+    return CallKey(record.case, record.repeat, record.step, record.turn, record.attempt)
 
 
-def read_run(folder: Path) -> RunRecord:
-    """Read run.json. Raises ArchiveError where the folder is not a run or has a newer format."""
+def read_run(folder: Path, kind: RunKind | None = "loop") -> RunRecord:
+    """Read run.json. Raises ArchiveError where the folder is not a run, or one of another kind or a newer format."""
     path = folder / "run.json"
     try:
         data = json.loads(path.read_text())
@@ -225,19 +257,27 @@ def read_run(folder: Path) -> RunRecord:
     except ValidationError as error:
         first = error.errors()[0]
         raise ArchiveError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    if kind is not None and record.kind != kind:
+        command = "vcloop bench" if record.kind != "loop" else "vcloop"
+        raise ArchiveError(f"{folder} is a run of the kind {record.kind!r}, not {kind!r}; see {command} --help")
     if len(set(record.cases)) != len(record.cases):
         raise ArchiveError(f"{path}: cases: a case is named twice")
     return record
 
 
 def read_events(folder: Path) -> tuple[list[Event], list[int]]:
-    """All events of a run in the order written, and the numbers of damaged lines. Raises ArchiveError."""
+    """All events of a loop in the order written, and the numbers of damaged lines. Raises ArchiveError."""
+    return read_events_as(_EVENT, folder)
+
+
+def read_events_as(kind: TypeAdapter[E], folder: Path) -> tuple[list[E], list[int]]:
+    """All events of a run whose events are of this kind. Raises ArchiveError."""
     path = folder / "events.jsonl"
     lines = read_journal(path)
     events = []
     for number, line in lines.records:
         try:
-            events.append(_EVENT.validate_json(json.dumps(line)))
+            events.append(kind.validate_json(json.dumps(line)))
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"]))

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from evidence.contracts import Interpreter, Reply, Request, Usage
 from evidence.errors import BudgetError, ReplyError
-from evidence.journal import CallRecord
-from evidence.values import sha256_of
+from evidence.values import derive_seed
+from interpreters.canonical import RequestWriter, Written
 from interpreters.extract import clean
 from interpreters.prompts import repair_request
-from interpreters.replay import canonical_request
 from interpreters.reply import Parsed, parse_reply
-from loops.archive import Archive
-from loops.config import Attempts
+from loops.archive import Archive, CallKey
+from loops.config import CommonConfig
+from loops.endpoints import Endpoint
+from loops.limits import Meter, Stop, unmetered
 
-WAIT_AND_RETRY = frozenset({"timeout", "connection", "rate_limited", "server_error"})
-ASK_AGAIN = frozenset({"empty", "malformed", "truncated_in_reasoning"})
-"""The model may do better when asked the same again. Refused, filtered and cut replies stand as they are."""
+WAIT_AND_RETRY = frozenset({"timeout", "connection", "rate_limited", "server_error", "malformed"})
+"""Faults of the server, tried again within attempts.max_attempts. Malformed: an answer that is no completion."""
+ASK_AGAIN = frozenset({"empty", "truncated_in_reasoning"})
+"""Replies with nothing to read, asked for again within `repairs`. Refused, filtered and cut ones stand as they are."""
 
 
 class Place(NamedTuple):
@@ -33,13 +35,19 @@ class Place(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What came of a call: the last reply, how it was read, and the statuses of all attempts."""
+    """What came of a call: the last reply, how it was read, the statuses of all attempts, and the tokens they used.
+
+    `request` is what was asked at first, `sha256` that of its canonical text. `unmetered` counts replies that came
+    without usage: their tokens are in no sum.
+    """
 
     request: Request
+    sha256: str
     reply: Reply
     parsed: Parsed
     attempts: tuple[str, ...]
     usage: Usage
+    unmetered: int
 
 
 class _Made(NamedTuple):
@@ -48,101 +56,139 @@ class _Made(NamedTuple):
 
 
 class Caller:
-    """Make calls of one run. `wait` is the clock's sleep, replaceable in tests."""
+    """Make the calls of one run. Several runs may share an endpoint and a meter."""
 
     def __init__(
         self,
         interpreter: Interpreter,
         archive: Archive,
-        attempts: Attempts,
+        config: CommonConfig,
         blobs: Mapping[str, bytes],
         *,
-        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        endpoint: Endpoint,
+        meter: Meter,
+        stop: Stop,
         on_call: Callable[[bool], None] = lambda live: None,
         redact: Callable[[str], str] = lambda text: text,
     ):
         self.interpreter = interpreter
         self.archive = archive
-        self.attempts = attempts
+        self.attempts = config.attempts
+        self.repairs = config.repairs
+        self.prices = config.interpreter.prices
         self.blobs = blobs
-        self._wait = wait
+        self.endpoint = endpoint
+        self.meter = meter
+        self.stop = stop
+        self.metered = bool(getattr(interpreter, "metered", True))
+        self._writer = RequestWriter(interpreter.identity())
         self._on_call = on_call
         self._redact = redact
+        self._under_way: set[asyncio.Task[Reply]] = set()
 
     async def ask(
-        self, place: Place, request: Request, *, check: Callable[[Parsed], str | None] = lambda p: None
+        self,
+        place: Place,
+        request: Request,
+        *,
+        read: Callable[[Request, Reply], Parsed] = parse_reply,
+        check: Callable[[Parsed], str | None] = lambda p: None,
     ) -> Asked:
-        """Ask until a reply can be read or the attempts are used up. `check` may find a reply wanting, in words.
+        """Ask until a reply can be read, or the attempts or the repair turns (one, by default) are used up.
 
-        Raises BudgetError where the server asks for a longer wait than allowed or the quota is used up, ReplyError
-        where the server refuses the request itself; both leave a run that can be resumed.
+        `read` says whether it can: the loop's own parser, unless told otherwise. `check` may find a reply wanting, in
+        words. Raises BudgetError where the server asks for a longer wait than
+        allowed, the quota is used up or a limit of the run is reached, ReplyError where the server refuses the request
+        itself; all leave a run that can be resumed.
         """
         statuses: list[str] = []
-        usages: list[Usage] = []
-        asked = request
-        for attempt in range(1, self.attempts.max_attempts + 1):
-            made = await self._attempt(place, attempt, asked)
+        replies: list[Reply] = []
+        first = written = self._writer.write(request)
+        asked, faults, repairs = request, 0, 0
+        while True:
+            made = await self._attempt(CallKey(*place, len(replies) + 1), asked, written, repair=repairs > 0)
             reply = made.reply
-            parsed = parse_reply(request, reply)
+            parsed = read(request, reply)
             objection = check(parsed) if parsed.status == "ok" else None
+            unreadable = parsed.status == "invalid" or objection is not None
             statuses.append("invalid" if objection else parsed.status)
-            usages.append(reply.usage)
-            if parsed.status == "ok" and objection is None:
-                break
-            if parsed.status == "invalid" or objection:
-                asked = repair_request(asked, reply.text, [objection] if objection else parsed.problems)
-            elif reply.status in WAIT_AND_RETRY:
-                if made.live:
-                    await self._pause(place, reply, attempt)
-            elif reply.status not in ASK_AGAIN:
-                self._stop_on(place, reply)
-                break
-        return Asked(request, reply, parsed, tuple(statuses), _total(usages))
+            replies.append(reply)
+            if reply.status in WAIT_AND_RETRY:
+                faults += 1
+                await self._pause(place, made, faults)
+                if faults < self.attempts.max_attempts:
+                    continue
+            elif repairs < self.repairs and (unreadable or reply.status in ASK_AGAIN):
+                repairs += 1
+                if unreadable:
+                    asked = repair_request(asked, reply.text, [objection] if objection else parsed.problems)
+                    written = self._writer.write(asked)
+                continue
+            self._stop_on(place, reply)
+            return Asked(
+                request, first.sha256, reply, parsed, tuple(statuses), _total(replies), sum(map(unmetered, replies))
+            )
 
-    async def _attempt(self, place: Place, attempt: int, request: Request) -> _Made:
-        canonical = canonical_request(self.interpreter.identity(), request)
-        record = CallRecord(
-            **place._asdict(),
-            attempt=attempt,
-            request_sha256=sha256_of(canonical),
-            request=canonical,
-            reply=Reply(),
-            seconds=0.0,
-        )
-        archived = self.archive.reply(record)
+    async def finish(self) -> None:
+        """Wait for the calls under way, so that what was paid is archived."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+
+    def _ended(self, call: asyncio.Task[Reply]) -> None:
+        self._under_way.discard(call)
+        if not call.cancelled():
+            call.exception()  # a run that was cancelled no longer asks for it
+
+    async def _attempt(self, key: CallKey, request: Request, written: Written, *, repair: bool) -> _Made:
+        archived = self.archive.reply(key, written.sha256)
         if archived is not None:
             self._on_call(False)
             taken_up = getattr(self.interpreter, "taken_up", None)
             if taken_up is not None:
-                taken_up(request)
-            return _Made(archived.reply, live=False)
-        began = time.monotonic()
-        try:
-            reply = await self.interpreter.ask(request, self.blobs, repeat=place.repeat)
-        except ReplyError as error:
-            error.case, error.step = place.case, place.step
-            raise
-        texts = {name: self._redact(clean(getattr(reply, name))) for name in ("text", "reasoning", "error")}
-        reply = reply.model_copy(update=texts)
-        seconds = round(time.monotonic() - began, 4)
-        self.archive.add_call(record.model_copy(update={"reply": reply, "seconds": seconds}))
-        self._on_call(True)
-        return _Made(reply, live=True)
+                taken_up(request, archived)
+            return _Made(archived, live=False)
+        call = asyncio.ensure_future(self._call(key, request, written, repair))
+        self._under_way.add(call)
+        call.add_done_callback(self._ended)
+        return _Made(await asyncio.shield(call), live=True)
 
-    async def _pause(self, place: Place, reply: Reply, attempt: int) -> None:
+    async def _call(self, key: CallKey, request: Request, written: Written, repair: bool) -> Reply:
+        """Wait for a place, ask, archive. A run that stops meanwhile leaves this to its end."""
+        async with self.endpoint.place(self.stop) as learn:
+            self.meter.admit()
+            began = time.monotonic()
+            try:
+                reply = await self.interpreter.ask(request, self.blobs, repeat=key.repeat)
+            except ReplyError as error:
+                error.case, error.step = key.case, key.step
+                raise
+            texts = {name: self._redact(clean(getattr(reply, name))) for name in ("text", "reasoning", "error")}
+            reply = reply.model_copy(update=texts)
+            seconds = round(time.monotonic() - began, 4)
+            self.archive.add_call(key, written, reply, repair=repair, seconds=seconds)
+            self.meter.add(reply, self.prices, metered=self.metered)
+            learn(reply)
+        self._on_call(True)
+        return reply
+
+    async def _pause(self, place: Place, made: _Made, faults: int) -> None:
         """Wait before the next attempt, if there is one. A Retry-After that is too long stops the run in any case."""
-        asked_for = reply.retry_after_s or 0.0
-        if asked_for > self.attempts.max_wait_s:
+        if not made.live:
+            return
+        asked_for, longest = made.reply.retry_after_s or 0.0, self.attempts.max_wait_s
+        if asked_for > longest:
             raise BudgetError(
-                f"the server says: retry after {asked_for:g} s, more than attempts.max_wait_s "
-                f"({self.attempts.max_wait_s:g} s); resume the run then",
+                f"the server says: retry after {asked_for:g} s, more than attempts.max_wait_s ({longest:g} s); resume "
+                "the run then",
                 case=place.case,
                 step=place.step,
             )
-        if attempt < self.attempts.max_attempts:
-            await self._wait(
-                max(asked_for, min(self.attempts.backoff_s * 2 ** (attempt - 1), self.attempts.max_wait_s))
-            )
+        if faults < self.attempts.max_attempts:
+            spread = (
+                0.75 + 0.5 * derive_seed(faults, *map(str, place)) / 2**63
+            )  # so that calls do not come back at once
+            backoff = min(self.attempts.backoff_s * 2 ** (faults - 1) * spread, longest)
+            await self.stop.sleep(max(asked_for, backoff))
 
     @staticmethod
     def _stop_on(place: Place, reply: Reply) -> None:
@@ -152,11 +198,10 @@ class Caller:
             raise ReplyError(f"the server refuses the request: {reply.error}", case=place.case, step=place.step)
 
 
-def _total(usages: list[Usage]) -> Usage:
-    """Tokens of all attempts; unknown if any attempt's is unknown."""
-    prompt = [u.prompt_tokens for u in usages]
-    completion = [u.completion_tokens for u in usages]
+def _total(replies: list[Reply]) -> Usage:
+    """The tokens of all replies that say what they used; None where none does."""
+    prompt = [r.usage.prompt_tokens for r in replies if r.usage.prompt_tokens is not None]
+    completion = [r.usage.completion_tokens for r in replies if r.usage.completion_tokens is not None]
     return Usage(
-        prompt_tokens=None if None in prompt else sum(p or 0 for p in prompt),
-        completion_tokens=None if None in completion else sum(c or 0 for c in completion),
+        prompt_tokens=sum(prompt) if prompt else None, completion_tokens=sum(completion) if completion else None
     )

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from evidence.checks import check_truth
 from evidence.contracts import AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
 from evidence.errors import ArchiveError, ContractError
+from evidence.journal import CallRecord
 from evidence.registry import ADAPTERS
 from interpreters.reply import parse_reply
 from loops.archive import (
@@ -212,6 +213,11 @@ def missing_answers(case: Case, reason: str) -> tuple[Answer, ...]:
     return tuple(Answer(readout=r.id, status="missing", reason=reason) for r in case.readouts)
 
 
+def archived_request(call: CallRecord) -> Request:
+    """The request of an archived attempt."""
+    return Request.model_validate_json(json.dumps({k: v for k, v in call.request.items() if k != "identity"}))
+
+
 def _reparse(folder: Path, found: Mapping[tuple[str, int], Parts]) -> list[int]:
     """Read the raw reply of every step's last attempt again. Returns the damaged lines of calls.jsonl.
 
@@ -223,8 +229,7 @@ def _reparse(folder: Path, found: Mapping[tuple[str, int], Parts]) -> list[int]:
         stepped = None if parts is None else parts.steps.get((call.step, call.turn))
         if parts is None or stepped is None or call.step == "select" or call.attempt != len(stepped.attempts):
             continue
-        request = Request.model_validate_json(json.dumps({k: v for k, v in call.request.items() if k != "identity"}))
-        parsed = parse_reply(request, call.reply)
+        parsed = parse_reply(archived_request(call), call.reply)
         reading = {"answers": parsed.answers, "status": parsed.status}
         parts.steps[call.step, call.turn] = stepped.model_copy(update=reading)
     return calls.damaged

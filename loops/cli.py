@@ -59,7 +59,33 @@ def run(
         console.print(f"{len(outcome.damaged)} damaged line(s) were passed over: {', '.join(outcome.damaged)}")
     _show(outcome.summary, folder, as_json)
     if outcome.record.status != "finished":
-        _stop(f"the run is incomplete: {outcome.record.reason}", 1)
+        _stop(f"the run is incomplete: {outcome.record.reason}. Continue it with --resume", 1)
+
+
+@app.command()
+def sweep(
+    config: Annotated[Path, typer.Argument(help="A sweep config (docs/config.md).")],
+    results: Annotated[Path, typer.Option(help="The folder that holds the folder of the sweep.")] = Path("results"),
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep if it was started.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run configs x models x seeds at once, under shared limits, and print one line for each run."""
+    from loops.runner import run_all
+    from loops.sweep import load_sweep
+    from loops.table import print_overview
+
+    plan, jobs = load_sweep(config, shipped=SHIPPED_CASES, results=results)
+    with _progress(_console(stderr=True)) as progress:
+        outcomes = run_all(jobs, limits=plan.limits, concurrency=plan.concurrency, resume=resume, progress=progress)
+    if as_json:
+        _print_json([outcome.summary for outcome in outcomes])
+    else:
+        print_overview(_console(), [outcome.summary for outcome in outcomes])
+        typer.echo(f"runs: {results / plan.name} (vcloop show RUN prints the whole table of one)")
+    unfinished = [o for o in outcomes if o.record.status != "finished"]
+    if unfinished:
+        first = unfinished[0].record
+        _stop(f"{len(unfinished)} of {len(jobs)} runs are incomplete; {first.name}: {first.reason}", 1)
 
 
 @app.command()
@@ -372,7 +398,7 @@ def _progress(console: Console) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    from loops.runner import Progress
+    from loops.engine import Progress
 
     @contextlib.contextmanager
     def shown() -> Any:

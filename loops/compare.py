@@ -110,7 +110,7 @@ def _alone(contender: Contender, items: Items, seed: int) -> dict[str, Any]:
             name: _share(sum(calls["calls_by_status"].get(s, 0) for s in statuses), calls["n"])
             for name, statuses in (("unparsed", UNPARSED), ("refused", REFUSED), ("truncated", TRUNCATED))
         },
-        **{key: calls[key] for key in ("prompt_tokens", "completion_tokens", "cost") if key in calls},
+        "usage": {key: calls[key] for key in ("prompt_tokens", "completion_tokens", "unmetered", "cost", "currency")},
     }
 
 

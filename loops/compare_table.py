@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from loops.table import USAGE_COLUMNS, usage_cells
 from loops.trace import printable
 
 RUN_COLUMNS = ("run", "initial", "reviewed", "revised", "gain [95 %]", "missing", "unparsed", "refused", "truncated")
@@ -21,10 +22,10 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
         synthetic = " (SYNTHETIC data)" if pilot["synthetic"] else ""
         console.print(Text(printable(f"{pilot['title']}{synthetic}"), style="bold"))
         console.print(Text(printable(_cases(pilot))))
-        used = [key for key in ("prompt_tokens", "completion_tokens", "cost") if any(r.get(key) for r in pilot["runs"])]
-        runs = _table((*RUN_COLUMNS, *(key.replace("_", " ") for key in used)))
+        metered = any(run["usage"]["prompt_tokens"] is not None for run in pilot["runs"])
+        runs = _table((*RUN_COLUMNS, *(USAGE_COLUMNS if metered else ())))
         for run in pilot["runs"]:
-            _add(runs, (*_run(run), *("n/a" if run.get(key) is None else f"{run[key]:g}" for key in used)))
+            _add(runs, (*_run(run), *(usage_cells(run["usage"]) if metered else ())))
         console.print(runs)
         for pair in pilot["pairs"]:
             console.print(Text(printable(f"\nfirst {pair['first']}, second {pair['second']}"), style="bold"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field
 
@@ -30,6 +30,23 @@ def _from_name(value: object) -> object:
 Named = Annotated[Component, BeforeValidator(_from_name)]
 
 
+class Prices(Value):
+    """What a model costs, for a million tokens of the prompt and of the completion."""
+
+    prompt: Number = Field(ge=0)
+    completion: Number = Field(ge=0)
+    currency: str = Field(default="USD", pattern=r"^[A-Z]{3}$")
+
+
+class Model(Component):
+    """An interpretation model: a registered interpreter, its options, and its prices if they are to be counted."""
+
+    prices: Prices | None = None
+
+
+NamedModel = Annotated[Model, BeforeValidator(_from_name)]
+
+
 class Budget(Value):
     """What may be measured in one case: a number of measurements and, if given, their total cost."""
 
@@ -38,7 +55,7 @@ class Budget(Value):
 
 
 class Attempts(Value):
-    """How often one call may be tried, for faults of the server and for replies that cannot be read alike.
+    """How often one call may be tried while the server fails: rate limits, server errors, timeouts, connections.
 
     The n-th retry waits `backoff_s` x 2^(n-1) seconds, or what the server asks for. A server that asks for more than
     `max_wait_s` stops the run, which can be resumed.
@@ -49,34 +66,57 @@ class Attempts(Value):
     max_wait_s: Number = Field(default=60.0, ge=0)
 
 
-class RunConfig(Value):
-    """One run. Paths are relative to the config file."""
+class Limits(Value):
+    """What a whole run may use; reaching one stops it cleanly, and it can be resumed with a higher one.
+
+    `calls`, `tokens` (in and out together) and `cost` (in the currency of the interpreter's prices) count what earlier
+    starts of the run used; `wall_time_s` counts from each start anew.
+    """
+
+    calls: int | None = Field(default=None, ge=1)
+    tokens: int | None = Field(default=None, ge=1)
+    cost: Number | None = Field(default=None, gt=0)
+    wall_time_s: Number | None = Field(default=None, gt=0)
+
+
+class CommonConfig(Value):
+    """What every run's config says: who is asked, how often, and within what limits."""
 
     version: int = Field(ge=1, le=1)
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
-    cases: str
-    data: str | None = None
-    simulator: Named | None = None
-    adapter: Named = Component(name="none")
-    interpreter: Named
-    policy: Named = Component(name="model")
-    modalities: tuple[Literal["table", "figure"], ...] = Field(default=("table", "figure"), min_length=1)
-    review: bool = True
-    budget: Budget = Budget()
+    interpreter: NamedModel
+    repairs: int = Field(default=1, ge=0, le=10)
     attempts: Attempts = Attempts()
+    limits: Limits = Limits()
     repeats: int = Field(default=1, ge=1, le=10_000)
     seed: int = 0
     concurrency: int = Field(default=1, ge=1, le=1000)
 
 
-def rename(config: RunConfig, name: str) -> RunConfig:
+class RunConfig(CommonConfig):
+    """One run of the loop. Paths are relative to the config file."""
+
+    cases: str
+    data: str | None = None
+    simulator: Named | None = None
+    adapter: Named = Component(name="none")
+    policy: Named = Component(name="model")
+    modalities: tuple[Literal["table", "figure"], ...] = Field(default=("table", "figure"), min_length=1)
+    review: bool = True
+    budget: Budget = Budget()
+
+
+C = TypeVar("C", bound=CommonConfig)
+
+
+def rename(config: C, name: str) -> C:
     """The config under another name. Raises ConfigError for a name no run folder may have."""
     plain = {**config.model_dump(mode="json"), "name": name}
-    return parse_value(json.dumps(plain), RunConfig, where=f"--name {name!r}", as_json=True)
+    return parse_value(json.dumps(plain), type(config), where=f"--name {name!r}", as_json=True)
 
 
-NOT_PART_OF_THE_RESULT = ("concurrency", "attempts")
-"""Keys that a resumed run may change: they decide how fast it goes, not what it gives."""
+NOT_PART_OF_THE_RESULT = ("concurrency", "attempts", "limits")
+"""Keys that a resumed run may change: they decide how fast and how far it goes, not what it gives."""
 
 
 class Loaded(NamedTuple):
@@ -93,10 +133,13 @@ class Loaded(NamedTuple):
     policy: Any
 
 
-def load_config(source: str, *, shipped: Path) -> Loaded:
-    """Load a config by path, or a shipped one by name. Raises ConfigError naming file and field."""
-    path = _find(source, shipped)
-    config = read_value(path, RunConfig, what="config")
+def load_config(source: str, *, shipped: Path, instead: RunConfig | None = None) -> Loaded:
+    """Load a config by path, or a shipped one by name. Raises ConfigError naming file and field.
+
+    `instead` is taken in place of what the file says; its paths are still relative to the file.
+    """
+    path = find_config(source, shipped)
+    config = instead or read_value(path, RunConfig, what="config")
     where = f"config {path}"
     case_path = rooted(path.parent, config.cases, f"{where}: cases")
     case_file = read_value(case_path, CaseFile, what="case file")
@@ -154,9 +197,10 @@ def rooted(base: Path, text: str, where: str) -> Path:
     return path
 
 
-def _find(source: str, shipped: Path) -> Path:
+def find_config(source: str, shipped: Path, *, beside: Path | None = None) -> Path:
+    """The file of a config, by path (relative to `beside`) or by the name of a shipped one. Raises ConfigError."""
     with contextlib.suppress(OSError, RuntimeError, ValueError):
-        path = Path(source).expanduser()
+        path = (beside or Path()) / Path(source).expanduser()
         if path.is_file():
             return path
     named = shipped / f"{source}.yaml"

@@ -69,7 +69,8 @@ class Steps:
         self.caller = caller
         self.archive = archive
         self.modalities = modalities
-        self._talks: dict[str, tuple[Request, str]] = {}
+        self._talks: dict[tuple[str, int], dict[str, tuple[Request, str]]] = {}
+        self._calibrations: dict[tuple[str, ...], tuple[Prediction, ...]] = {}
 
     async def predict(self, state: LoopState) -> LoopState:
         """Call 1: answer every readout from the initial evidence, and propose a measurement."""
@@ -84,7 +85,7 @@ class Steps:
 
     async def review(self, state: LoopState) -> LoopState:
         """Call 2: re-examine the same evidence. Nothing of it reaches another step."""
-        asked = await self._ask(state, "review", review_request(*self._talks[state["talk"]]))
+        asked = await self._ask(state, "review", review_request(*self._talk(state)))
         return {"review_fault": _fault(asked)} if _fault(asked) else {}
 
     async def select(self, state: LoopState) -> LoopState:
@@ -130,7 +131,7 @@ class Steps:
         )
         self._keep(exhibit)
         menu = self._open_menu(state) if len(state["measured"]) < self.config.budget.measurements else ()
-        request = revise_request(*self._talks[state["talk"]], exhibit.parts, menu)
+        request = revise_request(*self._talk(state), exhibit.parts, menu)
         asked = await self._ask(state, "revise", request)
         done: LoopState = {"turn": state["turn"] + 1, "outcome": "complete"}
         heard = self._heard(state, asked, "revise failed")
@@ -139,6 +140,7 @@ class Steps:
 
     async def score(self, state: LoopState) -> LoopState:
         """Close the case: its record is complete, and rescoring may read it. A transport fault leaves it open."""
+        self._talks.pop((state["case"], state["repeat"]), None)
         if not state.get("fault") and not state.get("review_fault"):
             self.archive.add_event(
                 Closed(
@@ -174,7 +176,7 @@ class Steps:
         def check(parsed: Parsed) -> str | None:
             return None if _usable(parsed) else objection(parsed.proposal_text)
 
-        request = select_request(*self._talks[state["talk"]], objection(first), menu)
+        request = select_request(*self._talk(state), objection(first), menu)
         asked = await self.caller.ask(
             Place(state["case"], state["repeat"], "select", state["turn"]), request, check=check
         )
@@ -191,6 +193,7 @@ class Steps:
                 proposal=asked.parsed.proposal,
                 attempts=asked.attempts,
                 usage=asked.usage,
+                unmetered=asked.unmetered,
             )
         )
 
@@ -200,12 +203,15 @@ class Steps:
             return {"fault": _fault(asked)}
         if not any(a.status == "answered" for a in asked.parsed.answers):
             return {"outcome": failure}
-        talk = sha256_of(f"{sha256_of(asked.request)}\n{asked.reply.text}")
-        self._talks[talk] = (asked.request, asked.reply.text)
+        talk = sha256_of(f"{asked.sha256}\n{asked.reply.text}")
+        self._talks.setdefault((state["case"], state["repeat"]), {})[talk] = (asked.request, asked.reply.text)
         parsed = asked.parsed
         illegal = parsed.proposal_status in ("not_on_menu", "missing")
         refused = (parsed.proposal_text or "") if illegal else None
         return {"talk": talk, "proposal": parsed.proposal, "refused": refused}
+
+    def _talk(self, state: LoopState) -> tuple[Request, str]:
+        return self._talks[state["case"], state["repeat"]][state["talk"]]
 
     def _open_menu(self, state: LoopState) -> tuple[Measurement, ...]:
         case = self.cases[state["case"]].case
@@ -215,7 +221,11 @@ class Steps:
         prepared = self.cases[state["case"]]
         if prepared.inputs is None:
             return ()
-        return self.adapter.calibrate(prepared.inputs, [prepared.sealed[m].observation for m in state["measured"]])
+        key = (state["case"], *state["measured"])
+        if key not in self._calibrations:  # adapters are pure, and repeats ask again
+            observations = [prepared.sealed[m].observation for m in state["measured"]]
+            self._calibrations[key] = self.adapter.calibrate(prepared.inputs, observations)
+        return self._calibrations[key]
 
     def _keep(self, *shown: Evidence) -> None:
         for evidence in shown:

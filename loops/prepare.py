@@ -50,9 +50,6 @@ def prepare(loaded: Loaded) -> Ready:
     except VcloopError as error:
         error.add_note(f"while opening case file {loaded.case_path}")
         raise
-    check = getattr(loaded.interpreter, "check", None)
-    if check is not None:
-        check()
     simulator = _fitted(setting, loaded)
     predictor = None if simulator is None else _Predictor(simulator)
     cases = setting.cases()

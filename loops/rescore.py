@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.contracts import Answer, Prediction
 from evidence.errors import ArchiveError
@@ -21,8 +22,9 @@ from evidence.values import canonical_json, derive_seed
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
 from loops.cells import STAGES, Cell, Read, archived_config, missing_answers, read_cells
-from loops.config import RunConfig
+from loops.config import Prices, RunConfig
 from loops.gain import gain_block
+from loops.usage import CALLS_OF, calls_of, usage_of
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
 
@@ -77,7 +79,7 @@ def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
         "damaged_lines": read.damaged,
         "damaged_call_lines": read.damaged_calls,
         "outcomes": dict(sorted(Counter(cell.outcome for cell in cells).items())),
-        "calls": _calls(cells),
+        "calls": _calls(cells, config.interpreter.prices),
         "rows": [],
         "changes": {},
         "gain": {},
@@ -87,12 +89,16 @@ def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
     if cells:
         labels = _labels(cells)
         weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
+        queried = np.array([_queried(cell, r.id) for cell in cells for r in cell.case.readouts], dtype=bool)
         marks = {
-            name: {group: _marks(answers, cells, order, labels, group) for group in GROUPS}
-            for name, answers in _rows(cells).items()
+            name: _by_group(_marks(answers, cells, order, labels), queried) for name, answers in _rows(cells).items()
         }
         summary["rows"] = [
-            {"name": name, **{group: score(by_group[group], len(labels), weights) for group in GROUPS}}
+            {
+                "name": name,
+                **{group: score(by_group[group], len(labels), weights) for group in GROUPS},
+                "usage": _usage(name, cells, config),
+            }
             for name, by_group in marks.items()
         ]
         summary["gain"] = gain_block(marks, weights)
@@ -135,32 +141,41 @@ def _labels(cells: Sequence[Cell]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(label for cell in cells for r in cell.case.readouts for label in r.labels))
 
 
-def _marks(
-    answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...], group: str
-) -> Marks:
+def _marks(answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...]) -> Marks:
     rows = []
     for cell in cells:
         given = {a.readout: a for a in answers(cell)}
         for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
-            if _in_group(cell, readout.id, group):
-                label, value = _label_value(readout, given.get(readout.id))
-                error = float("nan") if value is None or truth.value is None else abs(value - truth.value)
-                rows.append(
-                    (
-                        order[cell.case.id],
-                        labels.index(truth.label),
-                        -1 if label is None else labels.index(label),
-                        error,
-                    )
+            label, value = _label_value(readout, given.get(readout.id))
+            error = float("nan") if value is None or truth.value is None else abs(value - truth.value)
+            rows.append(
+                (
+                    order[cell.case.id],
+                    labels.index(truth.label),
+                    -1 if label is None else labels.index(label),
+                    error,
                 )
+            )
     columns = np.array(rows, dtype=float).reshape(len(rows), 4)
     whole = columns[:, :3].astype(np.intp)
     return Marks(whole[:, 0], whole[:, 1], whole[:, 2], columns[:, 3])
 
 
+def _by_group(marks: Marks, queried: NDArray[np.bool_]) -> dict[str, Marks]:
+    """The marks of all readouts, and of those that were measured and were not."""
+    return {
+        "all": marks,
+        "queried": marks.where(queried),
+        "unqueried": marks.where(~queried),
+    }
+
+
+def _queried(cell: Cell, readout: str) -> bool:
+    return any(cell.case.measurement(m).readout == readout for m in cell.measured)
+
+
 def _in_group(cell: Cell, readout: str, group: str) -> bool:
-    queried = any(cell.case.measurement(m).readout == readout for m in cell.measured)
-    return group == "all" or (group == "queried") == queried
+    return group == "all" or (group == "queried") == _queried(cell, readout)
 
 
 def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str | None, float | None]:
@@ -205,21 +220,17 @@ def _balance(cells: Sequence[Cell]) -> dict[str, int]:
     return {label: counts[label] for label in _labels(cells)}
 
 
-def _calls(cells: Sequence[Cell]) -> dict[str, Any]:
+def _calls(cells: Sequence[Cell], prices: Prices | None) -> dict[str, Any]:
     """How calls ended, attempt by attempt, and what they used."""
     steps = [step for cell in cells for step in cell.steps]
-    prompt = [s.usage.prompt_tokens for s in steps]
-    completion = [s.usage.completion_tokens for s in steps]
-    return {
-        "n": len(steps),
-        "n_attempts": sum(len(s.attempts) for s in steps),
-        "attempts_by_status": dict(sorted(Counter(a for s in steps for a in s.attempts).items())),
-        "calls_by_status": dict(sorted(Counter(s.status for s in steps).items())),
-        "repaired": sum(s.status == "ok" and "invalid" in s.attempts[:-1] for s in steps),
-        "refused_selections": sum(cell.refused for cell in cells),
-        "prompt_tokens": None if None in prompt else sum(p or 0 for p in prompt),
-        "completion_tokens": None if None in completion else sum(c or 0 for c in completion),
-    }
+    return {**calls_of(steps, prices), "refused_selections": sum(cell.refused for cell in cells)}
+
+
+def _usage(row: str, cells: Sequence[Cell], config: RunConfig) -> dict[str, Any] | None:
+    """What the calls of a stage used; None for rows that no model made."""
+    if row not in CALLS_OF:
+        return None
+    return usage_of((s for c in cells for s in c.steps if s.step in CALLS_OF[row]), config.interpreter.prices)
 
 
 def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
@@ -230,7 +241,7 @@ def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
             "case": cell.case.id,
             "repeat": cell.repeat,
             "readout": readout.id,
-            "queried": _in_group(cell, readout.id, "queried"),
+            "queried": _queried(cell, readout.id),
             "truth": {"label": truth.label, "value": rounded(truth.value)},
             "threshold": readout.threshold,
         }

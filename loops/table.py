@@ -16,6 +16,8 @@ from loops.what_if import what_if_lines
 
 STAGES = ("initial", "reviewed", "revised")
 GROUPS = ("queried", "unqueried")
+COLUMNS = ("", "readouts", "right", "accuracy [95 %]", "macro-F1 [95 %]", "mean abs. error [95 %]", "missing")
+USAGE_COLUMNS = ("tokens in", "out", "cost")
 
 
 def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
@@ -24,13 +26,34 @@ def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
     console.print(Text(printable(f"{summary['title']}{synthetic}"), style="bold"))
     console.print(Text(printable(_setup(summary))))
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for column in ("", "readouts", "right", "accuracy [95 %]", "macro-F1 [95 %]", "mean abs. error [95 %]", "missing"):
+    metered = summary["calls"]["prompt_tokens"] is not None
+    for column in COLUMNS + (USAGE_COLUMNS if metered else ()):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
-    for row in _lines(summary["rows"]):
+    for row in _lines(summary["rows"], metered):
         table.add_row(*(Text(printable(cell)) for cell in row))  # Text: names in brackets are shown, not styled
     console.print(table)
     for line in notes(summary):
         console.print(Text(printable(line)))
+
+
+def print_overview(console: Console, summaries: Sequence[Mapping[str, Any]]) -> None:
+    """Print several runs, one line each: cells done, accuracy at each stage, what is missing, tokens and cost."""
+    table = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for column in ("run", "cells", *STAGES, "missing", *USAGE_COLUMNS):
+        table.add_column(column, justify="left" if column == "run" else "right", no_wrap=True)
+    for summary in summaries:
+        rows = {row["name"]: row["all"] for row in summary["rows"]}
+        right = ["" if stage not in rows else _percent(rows[stage]["accuracy"]["value"]) for stage in STAGES]
+        missing = str(rows["revised"]["n_missing"]) if "revised" in rows else ""
+        name = f"{summary['run']}{' (SYNTHETIC)' if summary['synthetic'] else ''}"
+        cells = f"{summary['n_cells_scored']}/{summary['n_cells']}"
+        line = (name, cells, *right, missing, *usage_cells(summary["calls"]))
+        table.add_row(*(Text(printable(cell)) for cell in line))
+    console.print(table)
+
+
+def _percent(value: float | None) -> str:
+    return "n/a" if value is None else f"{100 * value:.1f} %"
 
 
 def _setup(summary: Mapping[str, Any]) -> str:
@@ -41,13 +64,24 @@ def _setup(summary: Mapping[str, Any]) -> str:
     return " · ".join(parts)
 
 
-def _lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+def _lines(rows: Sequence[Mapping[str, Any]], metered: bool) -> Iterator[tuple[str, ...]]:
     for row in rows:
-        yield _line(row["name"], row["all"])
+        yield (*_line(row["name"], row["all"]), *(usage_cells(row["usage"]) if metered else ()))
         if row["name"] not in ("reviewed", "constant (near zero)"):
             for group in GROUPS:
                 if row[group]["n"]:
                     yield _line(f"  {group}", row[group])
+
+
+def usage_cells(usage: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    """Tokens in, tokens out and cost as shown; "≥" where replies came without usage, blank where no model was asked."""
+    if usage is None:
+        return "", "", ""
+    at_least = "≥" if usage["unmetered"] else ""
+    tokens = (usage["prompt_tokens"], usage["completion_tokens"])
+    counts = ["n/a" if n is None else f"{at_least}{n:,}" for n in tokens]
+    cost = "n/a" if usage["cost"] is None else f"{at_least}{usage['cost']:.4f} {usage['currency']}"
+    return counts[0], counts[1], cost
 
 
 def _line(name: str, scores: Mapping[str, Any]) -> tuple[str, ...]:
@@ -94,8 +128,10 @@ def notes(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"calls: {calls['n']} in {calls['n_attempts']} attempts ({statuses or 'none'}), repaired {calls['repaired']}"
     if calls["refused_selections"]:
         yield f"selections refused: {calls['refused_selections']}"
-    if calls["prompt_tokens"]:
-        yield f"tokens: {calls['prompt_tokens']} in, {calls['completion_tokens']} out"
+    if calls["prompt_tokens"] is not None:
+        tokens_in, tokens_out, cost = usage_cells(calls)
+        unmetered = f", {calls['unmetered']} replies came without usage" if calls["unmetered"] else ""
+        yield f"tokens: {tokens_in} in, {tokens_out} out; cost {cost}{unmetered}"
     if summary["damaged_lines"]:
         listed = ", ".join(map(str, summary["damaged_lines"]))
         yield f"{len(summary['damaged_lines'])} damaged line(s) in events.jsonl: {listed}"

@@ -30,7 +30,11 @@ def model(make_config, tmp_path: Path) -> Callable[..., Path]:
     """Run a made-up model: what it answers at first and after a measurement, in every case. Returns the run folder."""
 
     def make(name: str, first, last=None, *, config=None, cases: int = 4, **changes) -> Path:
-        plain = {"review": False, "modalities": ["table"], "attempts": {"backoff_s": 0, "max_attempts": 1}}
+        plain = {
+            "review": False,
+            "modalities": ["table"],
+            "attempts": {"backoff_s": 0, "max_attempts": 1, "repairs": 0},
+        }
         path = config or make_config(name=name, **{**plain, **changes})
         loaded = load_config(str(path), shipped=SHIPPED)
         n = cases * loaded.config.repeats

@@ -42,6 +42,9 @@ def test_a_run_with_images(make_config, tmp_path: Path) -> None:
         "refused_selections": 0,
         "prompt_tokens": 144,
         "completion_tokens": 60,
+        "unmetered": 0,
+        "cost": None,
+        "currency": None,
     }
     bodies = [call.body for call in server.received]
     images = [p for b in bodies for m in b["messages"] if isinstance(m["content"], list) for p in m["content"]]

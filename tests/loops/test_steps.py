@@ -68,7 +68,8 @@ def test_l06_bad_reply_is_repaired(run_one) -> None:
 
 
 def test_l06_three_bad_replies_fail_the_step(run_one) -> None:
-    events, calls, summary, _ = run_one({"predict": ["sorry", "here", "it is"]})
+    events, calls, summary, _ = run_one({"predict": ["sorry", "here", "it is"]}, repairs=2)
+    assert [(c.attempt, c.repair) for c in calls] == [(1, False), (2, True), (3, True)]
     assert [c.reply.text for c in calls] == ["sorry", "here", "it is"]
     (step,) = of(events, Stepped)
     assert step.status == "invalid"
@@ -85,7 +86,7 @@ def test_l09_illegal_proposals_cost_nothing_and_end_the_case(run_one) -> None:
         {
             "predict": [reply("GATA1")],
             "review": [reply(None)],
-            "select": [choice("hsp"), choice(" hsp70 "), choice("HSP70"), choice("HSP70"), choice("HSP70")],
+            "select": [choice("hsp"), choice(" hsp70 "), choice("HSP70"), choice("HSP70")],
             "revise": [reply("HSP70")],
         },
         budget={"measurements": 2},
@@ -95,12 +96,12 @@ def test_l09_illegal_proposals_cost_nothing_and_end_the_case(run_one) -> None:
     assert first.refused == ("GATA1", "hsp")
     assert second.measurement is None
     assert second.reason == "no valid selection"
-    assert second.refused == ("HSP70",) * 4
-    assert len([c for c in calls if c.step == "select" and c.turn == 1]) == 3
+    assert second.refused == ("HSP70",) * 3
+    assert len([c for c in calls if c.step == "select" and c.turn == 1]) == 2
     asked = next(r.request for r in interpreter.received if r.request.step == "select")
     assert "'GATA1' cannot be measured now. Answer with one of: HSP70, HSP90, CDC6" in asked.messages[-1].parts[0].text
     assert summary["outcomes"] == {"no valid selection": 1}
-    assert summary["calls"]["refused_selections"] == 6
+    assert summary["calls"]["refused_selections"] == 5
     assert len(of(events, Observed)) == 1
 
 

@@ -1,0 +1,51 @@
+"""The canonical text of a request, which is archived and whose sha256 is the key of its reply.
+
+A conversation only grows, and cases are asked again and again: the text of each message is made once. Messages,
+readouts and menus are immutable, so the same object has the same text.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from evidence.contracts import Measurement, Message, Readout, Request
+from evidence.values import Same, canonical_json, sha256_of
+
+KEPT = 4096
+"""How many texts are kept; older ones are made again."""
+
+
+class Written(NamedTuple):
+    """A canonical request as text, and its sha256."""
+
+    text: str
+    sha256: str
+
+
+class RequestWriter:
+    """Writes requests to one interpreter: who is asked, and everything that is asked."""
+
+    def __init__(self, identity: Mapping[str, Any]):
+        self._identity = canonical_json(identity)
+
+    def write(self, request: Request) -> Written:
+        """The canonical JSON of identity and request, with sorted keys."""
+        messages = ",".join(_message_text(Same(m)) for m in request.messages)
+        text = (
+            f'{{"identity":{self._identity},"menu":{_list_text(Same(request.menu))},"messages":[{messages}],'
+            f'"readouts":{_list_text(Same(request.readouts))},"step":{json.dumps(request.step)}}}'
+        )
+        return Written(text, sha256_of(text))
+
+
+@functools.lru_cache(KEPT)
+def _message_text(message: Same[Message]) -> str:
+    return canonical_json(message.value)
+
+
+@functools.lru_cache(KEPT)
+def _list_text(values: Same[tuple[Readout, ...]] | Same[tuple[Measurement, ...]]) -> str:
+    return "[" + ",".join(canonical_json(value) for value in values.value) + "]"

@@ -1,0 +1,124 @@
+"""What a run may use, what it has used, and how it stops: no new call starts, calls under way end and are archived."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import NamedTuple
+
+from evidence.contracts import Reply, Usage
+from evidence.errors import BudgetError, VcloopError
+from loops.config import Limits, Prices
+
+PER = 1_000_000
+"""Prices are for this many tokens."""
+
+
+class Stopped(BudgetError):
+    """Raised in place of a call that must not start any more, since its run is to stop."""
+
+
+class LimitReached(BudgetError):
+    """Raised in place of a call that a limit forbids."""
+
+
+class Stop:
+    """Says once that no new call of a run may start, and why. Whoever waits wakes up."""
+
+    def __init__(self) -> None:
+        self.reason = ""
+        self.error: VcloopError | None = None
+        self._event = asyncio.Event()
+
+    def set(self, reason: str, error: VcloopError | None = None) -> None:
+        """Stop the run; the first reason counts. With `error` it ends as failed."""
+        if not self._event.is_set():
+            self.reason, self.error = reason, error
+            self._event.set()
+
+    def check(self) -> None:
+        """Raise Stopped if the run is to stop."""
+        if self._event.is_set():
+            raise Stopped(self.reason)
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, but not longer than until the run is to stop; Stopped is raised then."""
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._event.wait()
+        self.check()
+
+
+class Used(NamedTuple):
+    """Tokens in and out, and their price, as far as they are known."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: Decimal = Decimal(0)
+
+
+class Meter:
+    """Counts every attempt of all runs of one start, those made before a resume included, against the limits.
+
+    `calls` is kept exactly. Tokens and cost are known only when a reply is there: the calls under way at that moment
+    may pass the limit.
+    """
+
+    def __init__(self, limits: Limits):
+        self.limits = limits
+        self.used = Used()
+        self._admitted = 0
+        self._broken = ""
+
+    def admit(self) -> None:
+        """Count a call that is about to be made. Raises LimitReached where a limit forbids it."""
+        limits, used = self.limits, self.used
+        tokens = used.prompt_tokens + used.completion_tokens
+        if self._broken:
+            raise LimitReached(self._broken)
+        if limits.calls is not None and self._admitted >= limits.calls:
+            raise LimitReached(f"limits.calls: {self._admitted} of {limits.calls} calls are made; raise it to go on")
+        if limits.tokens is not None and tokens >= limits.tokens:
+            raise LimitReached(f"limits.tokens: {tokens} of {limits.tokens} tokens are used; raise it to go on")
+        if limits.cost is not None and used.cost >= Decimal(str(limits.cost)):
+            raise LimitReached(f"limits.cost: {used.cost:f} of {limits.cost:g} is spent; raise it to go on")
+        self._admitted += 1
+
+    def past(self, attempts: Iterable[Reply], prices: Prices | None) -> None:
+        """Count what an archive already holds."""
+        for reply in attempts:
+            self._admitted += 1
+            self.add(reply, prices, metered=False)
+
+    def add(self, reply: Reply, prices: Prices | None, *, metered: bool) -> None:
+        """Count what a reply used. `metered`: its interpreter costs tokens, so that a reply without usage is one that
+        a limit of tokens or cost cannot be kept with."""
+        usage, used = reply.usage, self.used
+        self.used = Used(
+            used.prompt_tokens + (usage.prompt_tokens or 0),
+            used.completion_tokens + (usage.completion_tokens or 0),
+            used.cost + (cost_of(usage, prices) or 0),
+        )
+        kept = [name for name in ("tokens", "cost") if getattr(self.limits, name) is not None]
+        if kept and metered and unmetered(reply):
+            self._broken = (
+                f"limits.{kept[0]} cannot be kept: a reply came without usage; limit calls or wall_time_s instead"
+            )
+
+
+def cost_of(usage: Usage, prices: Prices | None) -> Decimal | None:
+    """The price of one reply; None where prices or usage are not known. Exact: no sum of floats drifts."""
+    if prices is None or usage.prompt_tokens is None or usage.completion_tokens is None:
+        return None
+    prompt, completion = Decimal(str(prices.prompt)), Decimal(str(prices.completion))
+    return (usage.prompt_tokens * prompt + usage.completion_tokens * completion) / PER
+
+
+def unmetered(reply: Reply) -> bool:
+    """Whether a model worked on a reply and the server does not say how much."""
+    usage = reply.usage
+    came = bool(reply.text or reply.reasoning or reply.finish_reason)
+    return came and (usage.prompt_tokens is None or usage.completion_tokens is None)
