@@ -33,7 +33,8 @@ def model(make_config, tmp_path: Path) -> Callable[..., Path]:
         plain = {
             "review": False,
             "modalities": ["table"],
-            "attempts": {"backoff_s": 0, "max_attempts": 1, "repairs": 0},
+            "repairs": 0,
+            "attempts": {"backoff_s": 0, "max_attempts": 1},
         }
         path = config or make_config(name=name, **{**plain, **changes})
         loaded = load_config(str(path), shipped=SHIPPED)
