@@ -130,7 +130,7 @@ def compare(
     vary: Annotated[
         list[str] | None,
         typer.Option(
-            help="Let the runs differ in simulator, adapter, policy, modalities, budget or review; repeatable."
+            help="Let runs differ in simulator, adapter, policy, modalities, budget, review or repairs; repeatable."
         ),
     ] = None,
     finished_only: Annotated[

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from evidence.errors import ConfigError, did_you_mean
 from loops.archive import Opened, RunRecord, read_run
-from loops.cells import Cell, archived_config, read_cells
+from loops.cells import archived_config, read_cells
 from loops.config import RunConfig
 from loops.rescore import Scored, score_cells
 
-MAY_VARY = ("simulator", "adapter", "policy", "modalities", "budget", "review")
-"""What decides the evidence that models are shown. Runs that differ in it are compared only if that is asked for."""
+MAY_VARY = ("simulator", "adapter", "policy", "modalities", "budget", "review", "repairs")
+"""What decides what models are shown and asked. Runs that differ in it are compared only if that is asked for."""
 
 _OPENED: dict[str, Callable[[Opened], Any]] = {
     "readouts, thresholds or menu": lambda opened: opened.case,
@@ -27,20 +27,18 @@ _OPENED: dict[str, Callable[[Opened], Any]] = {
 
 
 class Contender(NamedTuple):
-    """One run of a pilot. `label` is its name where that is its own among the runs compared, else its folder."""
+    """One run of a pilot. `label` is its name where that is its own among the runs compared, else its folder.
+
+    `finished` are the cases with all their repeats.
+    """
 
     label: str
     folder: Path
     run: RunRecord
     config: RunConfig
-    cells: Sequence[Cell]
+    finished: frozenset[str]
     opened: Mapping[str, Opened]
     scored: Scored
-
-    def finished(self) -> frozenset[str]:
-        """The cases with all their repeats."""
-        done = Counter(cell.case.id for cell in self.cells)
-        return frozenset(case for case in self.run.cases if done[case] == self.config.repeats)
 
 
 class Pilot(NamedTuple):
@@ -89,11 +87,13 @@ def read_contenders(folders: Sequence[Path]) -> Iterator[Contender]:
         config = archived_config(record, folder)
         read = read_cells(folder, record, config, reparse=False)
         label = record.name if names.count(record.name) == 1 else str(folder)
-        yield Contender(label, folder, record, config, read.cells, read.opened, score_cells(record, config, read))
+        done = Counter(cell.case.id for cell in read.cells)
+        finished = frozenset(case for case in record.cases if done[case] == config.repeats)
+        yield Contender(label, folder, record, config, finished, read.opened, score_cells(record, config, read))
 
 
 def _pilot(group: Sequence[Contender]) -> Pilot:
-    done = frozenset.intersection(*(c.finished() for c in group))
+    done = frozenset.intersection(*(c.finished for c in group))
     return Pilot(tuple(group), tuple(case for case in group[0].run.cases if case in done))
 
 

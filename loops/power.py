@@ -92,7 +92,7 @@ def _seen(folders: Sequence[Path]) -> Seen:
         stages = ("revised", "revised")
     else:
         (contender,) = read_contenders(folders)
-        items = items_of(contender, tuple(contender.finished()))
+        items = items_of(contender, tuple(contender.finished))
         sides, stages = [items, items], ("initial", "revised")
     if not sides[0]:
         raise ConfigError(f"--from: {folders[0]} has no finished case to learn from")
