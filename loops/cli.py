@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.metadata
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -176,11 +177,11 @@ def compare(
 
     found = compare_runs(run_folders, vary=vary or [], finished_only=finished_only)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return
     from loops.compare_table import print_comparison
 
-    print_comparison(_console(), found)
+    print_comparison(terminal.console(), found)
 
 
 @app.command()
@@ -210,7 +211,7 @@ def power(
     given = Plan(gain, baseline, discordance, readouts_per_case, icc, alpha, wanted)
     found = plan(given, from_run or [])
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         for line in plan_lines(found):
             typer.echo(line)
