@@ -34,7 +34,7 @@ def measured(inputs: AdapterInputs, observations: Sequence[Observation]) -> Meas
     usable = [
         (place[o.readout], o.value, (o.se or 0.0) ** 2)
         for o in observations
-        if o.status == "measured" and o.readout in place and o.value is not None
+        if o.readout is not None and o.value is not None and o.informs(place)
     ]
     columns = np.array(usable, dtype=float).reshape(len(usable), 3)
     return Measured(columns[:, 0].astype(np.intp), columns[:, 1], columns[:, 2])
@@ -50,7 +50,7 @@ def condition(prior: Gaussian, seen: Measured) -> Gaussian:
         return prior
     cross = prior.cov[:, seen.where]
     among = prior.cov[np.ix_(seen.where, seen.where)] + np.diag(seen.noise)
-    gain = np.linalg.solve(among, cross.T).T
+    gain = cross @ np.linalg.pinv(among, hermitian=True)  # two exact measurements of one readout have no inverse
     mean = prior.mean + gain @ (seen.value - prior.mean[seen.where])
     cov = prior.cov - gain @ cross.T
     return Gaussian(mean, (cov + cov.T) / 2)

@@ -24,6 +24,7 @@ from evidence.errors import ConfigError, ContractError, VcloopError
 from evidence.registry import SETTINGS
 from evidence.values import derive_seed
 from loops.config import Loaded
+from loops.refits import refit_menu
 
 
 class Prepared(NamedTuple):
@@ -56,9 +57,22 @@ def prepare(loaded: Loaded) -> Ready:
     simulator = _fitted(setting, loaded)
     predictor = None if simulator is None else _Predictor(simulator)
     cases = setting.cases()
+    check_policy(loaded, cases)
     if [c.id for c in cases] != [c.id for c in loaded.case_file.cases]:
         raise ContractError(f"setting {loaded.case_file.setting!r} changed the cases or their order")
     return Ready(setting, tuple(_prepare_case(setting, predictor, case, loaded) for case in cases))
+
+
+def check_policy(loaded: Loaded, cases: Sequence[Case]) -> None:
+    """Raise ConfigError where the policy cannot choose with this adapter, or from these menus."""
+    if getattr(loaded.policy, "needs_joint", False) and not hasattr(loaded.adapter, "joint"):
+        raise ConfigError(
+            f"policy {loaded.config.policy.name!r} chooses by the joint posterior of all readouts, which adapter "
+            f"{loaded.config.adapter.name!r} does not give; use adapter 'gaussian'"
+        )
+    check = getattr(loaded.policy, "check", None)
+    if check is not None:
+        check(cases, loaded.config.budget.measurements)
 
 
 def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:
@@ -113,6 +127,9 @@ def _prepare_case(setting: EvidenceSetting, predict: _Predictor | None, case: Ca
                 predictions=predict(case.perturbation, ids),
                 training=_residuals(predict, case, setting.responses(case)),
             )
+            if getattr(loaded.adapter, "needs_refits", False):
+                refits = refit_menu(predict.simulator, case, [s.observation for s in sealed.values()], loaded.config.budget)
+                inputs = inputs.model_copy(update={"refits": refits})
             loaded.adapter.calibrate(inputs, ())
         return Prepared(case, truth, sealed, setting.baselines(case), inputs)
     except Exception as error:

@@ -19,6 +19,7 @@ from evidence.errors import ArchiveError
 from evidence.files import write_atomic
 from evidence.values import canonical_json, derive_seed
 from loops.archive import read_run
+from loops.choice import choice_rows, summarise
 from loops.cells import STAGES, Cell, archived_config, missing_answers, read_cells
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
@@ -31,6 +32,7 @@ class Scored(NamedTuple):
 
     summary: dict[str, Any]
     readouts: list[dict[str, Any]]
+    cases: list[dict[str, Any]]
 
 
 def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
@@ -38,8 +40,9 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     scored = compute_scores(folder, reparse=reparse)
     text = json.dumps(scored.summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     write_atomic(folder / "scores" / "summary.json", (text + "\n").encode(), error=ArchiveError)
-    lines = "".join(canonical_json(row) + "\n" for row in scored.readouts)
-    write_atomic(folder / "scores" / "readouts.jsonl", lines.encode(), error=ArchiveError)
+    for name, rows in (("readouts", scored.readouts), ("cases", scored.cases)):
+        lines = "".join(canonical_json(row) + "\n" for row in rows)
+        write_atomic(folder / "scores" / f"{name}.jsonl", lines.encode(), error=ArchiveError)
     return scored.summary
 
 
@@ -82,7 +85,9 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
         summary["rows"] = [_score_row(name, answers, cells, order, weights) for name, answers in rows.items()]
         summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
         summary["class_balance"] = _balance(cells)
-    return Scored(summary, [row for cell in cells for row in _readout_rows(cell)])
+    choices = choice_rows(cells, read.adapter, config.adapter.name, config.budget.cost)
+    summary["choice"] = summarise(choices)
+    return Scored(summary, [row for cell in cells for row in _readout_rows(cell)], choices)
 
 
 Answers = Callable[[Cell], Sequence[Answer | Prediction]]
@@ -160,7 +165,7 @@ def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str |
     if given is None:
         return None, None
     if isinstance(given, Prediction):
-        return readout.classify(given.mean), given.mean
+        return readout.decide(given), given.mean
     return given.label, given.value
 
 
