@@ -13,7 +13,7 @@ readout that varies with it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -27,6 +27,8 @@ DOF = 4.0
 """Shape of the predictive distribution: residuals have heavier tails than a normal (docs/adapters.md)."""
 NOISE_KEPT = 0.05
 """The variance left to a readout when its measurement noise explains all of its residuals, as a share of it."""
+SLOPES = (0.0, 2.0)
+"""A simulator is at worst ignored and at most doubled."""
 CONDITION = 1e-3
 """Smallest eigenvalue of the covariance, relative to the largest."""
 
@@ -35,10 +37,12 @@ class GaussianOptions(Value):
     """Options of the residual model.
 
     shrinkage: how many perturbations the prior counts for: independent readouts of equal variance and one slope for
-    all, against the covariance and the slopes of the training perturbations.
+    all, against the covariance and the slopes of the training perturbations. decision: a readout's class is that of
+    its posterior mean, or the most probable one under the posterior (a Student t with DOF degrees of freedom).
     """
 
     shrinkage: Annotated[Number, Field(ge=0, le=1e6)] = 20.0
+    decision: Literal["mean", "posterior"] = "mean"
 
 
 class Training(NamedTuple):
@@ -63,7 +67,7 @@ class Residuals(NamedTuple):
 
 
 class GaussianResiduals:
-    """Calibrate with the joint model of residuals; decides by the most probable class of a Student t."""
+    """Calibrate with the joint model of residuals."""
 
     Options: ClassVar[type[Value]] = GaussianOptions
 
@@ -73,7 +77,7 @@ class GaussianResiduals:
     def calibrate(self, inputs: AdapterInputs, observations: Sequence[Observation]) -> tuple[Prediction, ...]:
         """Calibrated predictions. Raises ConfigError with fewer than two training perturbations."""
         made = predictions(inputs, self._posterior(inputs, observations))
-        return tuple(p.model_copy(update={"dof": DOF}) for p in made)
+        return made if self.options.decision == "mean" else tuple(p.model_copy(update={"dof": DOF}) for p in made)
 
     def joint(self, inputs: AdapterInputs, observations: Sequence[Observation]) -> Joint:
         """The joint posterior behind `calibrate`."""
@@ -116,7 +120,9 @@ def fit_residuals(training: Training, shrinkage: float) -> Residuals:
     spread = _spread(x, scale2)
     residual = np.where(known, (y - slope * x) / spread, 0.0)
     noise = np.where(known, training.se / spread, 0.0)
-    return Residuals(slope, scale2, shrunk_covariance(residual, noise, known.astype(float), shrinkage))
+    unit = _units(training.se)
+    cov = shrunk_covariance(residual / unit, noise / unit, known.astype(float), shrinkage)
+    return Residuals(slope, scale2, cov * np.outer(unit, unit))
 
 
 def learned_slopes(xx: Array, xy: Array, shrinkage: float) -> Array:
@@ -129,7 +135,7 @@ def learned_slopes(xx: Array, xy: Array, shrinkage: float) -> Array:
     effective = xx.sum(axis=0) ** 2 / np.maximum(np.sum(xx**2, axis=0), np.finfo(float).tiny)
     weight = effective / np.maximum(effective + shrinkage, 1e-12)
     own = [learned_slope(a, b - (common - 1) * a) - 1 for a, b in zip(xx.T, xy.T, strict=True)]
-    return np.asarray(common + weight * np.array(own))
+    return np.clip(common + weight * np.array(own), *SLOPES)
 
 
 def learned_slope(xx: Array, xy: Array) -> float:
@@ -170,3 +176,14 @@ def shrunk_covariance(residual: Array, noise: Array, known: Array, shrinkage: fl
 
 def _spread(x: Array, scale2: float) -> Array:
     return np.sqrt((1 + x**2 / scale2) / 2) if scale2 else np.ones_like(x)
+
+
+def _units(se: Array) -> Array:
+    """(n_readouts,) median standard error of each readout's responses: the unit in which readouts are alike.
+
+    All 1 where a readout has none, or 0.
+    """
+    known = [column[np.isfinite(column)] for column in se.T]
+    if any(len(column) == 0 or np.median(column) == 0 for column in known):
+        return np.ones(se.shape[1])
+    return np.array([float(np.median(column)) for column in known])

@@ -113,9 +113,7 @@ def _joint(cell: Cell, adapter: Adapter, name: str) -> tuple[Joint, str] | None:
     return None if joint is None else (joint, "gaussian")
 
 
-def _best(
-    menu: Sequence[Measurement], expected: Mapping[str, Worth], of: Callable[[Worth], float]
-) -> str | None:
+def _best(menu: Sequence[Measurement], expected: Mapping[str, Worth], of: Callable[[Worth], float]) -> str | None:
     return best_for_cost(menu, {k: of(w) for k, w in expected.items()}) if expected else None
 
 

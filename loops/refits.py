@@ -16,9 +16,7 @@ MAX_SETS = 500
 """Sets of measurements a case may have: each is one refit."""
 
 
-def refit_menu(
-    simulator: Simulator, case: Case, sealed: Sequence[Observation], budget: Budget
-) -> tuple[Refit, ...]:
+def refit_menu(simulator: Simulator, case: Case, sealed: Sequence[Observation], budget: Budget) -> tuple[Refit, ...]:
     """The simulator refitted on every set of usable menu entries that the budget pays.
 
     Raises ConfigError for a simulator without `refit`, and for more than MAX_SETS sets.

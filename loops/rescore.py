@@ -19,8 +19,8 @@ from evidence.errors import ArchiveError
 from evidence.files import write_atomic
 from evidence.values import canonical_json, derive_seed
 from loops.archive import read_run
-from loops.choice import choice_rows, summarise
 from loops.cells import STAGES, Cell, archived_config, missing_answers, read_cells
+from loops.choice import choice_rows, summarise
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
 
