@@ -135,7 +135,7 @@ def learned_slopes(xx: Array, xy: Array, shrinkage: float) -> Array:
     effective = xx.sum(axis=0) ** 2 / np.maximum(np.sum(xx**2, axis=0), np.finfo(float).tiny)
     weight = effective / np.maximum(effective + shrinkage, 1e-12)
     own = [learned_slope(a, b - (common - 1) * a) - 1 for a, b in zip(xx.T, xy.T, strict=True)]
-    return np.clip(common + weight * np.array(own), *SLOPES)
+    return np.asarray(np.clip(common + weight * np.array(own), *SLOPES))
 
 
 def learned_slope(xx: Array, xy: Array) -> float:

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -9,6 +9,7 @@ from evidence.contracts import Prediction, Readout
 READOUT = Readout(id="r", name="r", threshold=0.1)
 
 
+@settings(deadline=None)  # the first example imports scipy.special
 @given(st.floats(-2, 2), st.floats(1e-3, 3), st.floats(1e-3, 2), st.sampled_from([None, 3.0, 4.0, 30.0]))
 def test_against_scipy(mean, sd, threshold, dof):
     spread = stats.norm(mean, sd) if dof is None else stats.t(dof, mean, sd * ((dof - 2) / dof) ** 0.5)
