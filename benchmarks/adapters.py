@@ -1,6 +1,6 @@
 """What one measurement says about the readouts that were not measured, adapter by adapter; rerun with
 
-    python -m benchmarks.adapters [--devel-table TABLE.npz] [--only NAME ...] [--out FILE.json]
+    python -m benchmarks.adapters [--devel-table TABLE.npz [--devel-members FOLDER]] [--only NAME ...] [--out FILE.json]
 
 Two tables. "cases": the held-out truth of every case, each menu entry measured in turn. "training": each adapter's
 training perturbations of every case, one left out and predicted from the others; this is what models were chosen by,
@@ -11,6 +11,7 @@ and it never looks at the truth of the case. Means are over unmeasured readouts;
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,7 +40,7 @@ from evidence.contracts import (
     Truth,
 )
 from evidence.datasets import locate
-from evidence.errors import DataError
+from evidence.errors import ConfigError, DataError
 from evidence.registry import SETTINGS, SIMULATORS
 from evidence.residuals import Predictor, adapter_inputs
 from evidence.strict_yaml import read_value
@@ -72,14 +73,17 @@ class Trial(NamedTuple):
 class Result(NamedTuple):
     """Unmeasured readouts of one case, summed over its trials.
 
-    right: by the class of the mean; right_posterior: by the most probable class of a Student t with DOF degrees of
-    freedom. within: readouts inside the interval of each level, of that t for `gaussian`, else normal.
+    before: the adapter without the measurement. right: by the class of the mean; right_posterior: by the most probable
+    class of a Student t with DOF degrees of freedom. within: readouts inside the interval of each level, of that t for
+    `gaussian`, else normal.
     """
 
     n: int
     raw_error: float
+    before_error: float
     error: float
     raw_right: int
+    before_right: int
     right: int
     right_posterior: int
     within: tuple[int, ...]
@@ -89,11 +93,12 @@ def main() -> None:
     """Measure, print both tables, and write them as JSON if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--devel-table", type=Path, help="GEARS' table for cases/gene-pair-devel.json")
+    parser.add_argument("--devel-members", type=Path, help="the trained members behind that table, for refit")
     parser.add_argument("--only", nargs="+", help="names of data sets")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     report: dict[str, Any] = {}
-    for name, dataset in datasets(given.devel_table).items():
+    for name, dataset in datasets(given.devel_table, given.devel_members).items():
         if given.only and name not in given.only:
             continue
         try:
@@ -108,7 +113,7 @@ def main() -> None:
         given.out.write_text(json.dumps(report, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
-def datasets(devel_table: Path | None) -> dict[str, Dataset]:
+def datasets(devel_table: Path | None, devel_members: Path | None = None) -> dict[str, Dataset]:
     """Every data set by name."""
 
     def published() -> dict[str, Any]:
@@ -129,7 +134,8 @@ def datasets(devel_table: Path | None) -> dict[str, Dataset]:
         ),
     }
     if devel_table is not None:
-        found["norman cells"] = Dataset("gene-pair-devel.json", "gears", lambda: {"table": str(devel_table)})
+        options = {"table": str(devel_table), **({"members": str(devel_members)} if devel_members else {})}
+        found["norman cells"] = Dataset("gene-pair-devel.json", "gears", lambda: options)
     return found
 
 
@@ -157,7 +163,7 @@ def measure(setting: EvidenceSetting, predict: Predictor, *, synthetic: bool = F
         "cases": {name: summary([result(a, trials) for trials in held_out]) for name, a in adapters.items()},
         "training": {name: summary([result(a, trials) for trials in left_out]) for name, a in adapters.items()},
     }
-    if hasattr(predict.simulator, "refit"):
+    with contextlib.suppress(ConfigError):  # GEARS without its members
         refitted = [[_refit(predict, case, trial) for trial in trials] for case, trials in _paired(setting, held_out)]
         tables["cases"]["refit"] = summary([result(Refitted(NoOptions()), trials) for trials in refitted])
     return {"synthetic": synthetic, "n_cases": len(held_out), "n_trials": sum(map(len, held_out)), **tables}
@@ -200,26 +206,27 @@ def training_trials(case: Case, inputs: AdapterInputs) -> Iterator[Trial]:
 
 def result(adapter: Adapter, trials: Sequence[Trial]) -> Result:
     """Sums over the unmeasured readouts of the trials of one case."""
-    sums = np.zeros(6 + len(LEVELS))
+    sums = np.zeros(8 + len(LEVELS))
     dof = DOF if isinstance(adapter, GaussianResiduals) else None
     for trial in trials:
-        after = adapter.calibrate(trial.inputs, [trial.observation])
-        for readout, truth, raw, made in zip(trial.readouts, trial.truth, trial.inputs.predictions, after, strict=True):
+        stages = (trial.inputs.predictions, *(adapter.calibrate(trial.inputs, o) for o in ([], [trial.observation])))
+        for readout, truth, raw, before, made in zip(trial.readouts, trial.truth, *stages, strict=True):
             if readout.id == trial.observation.readout or truth.value is None:
                 continue
-            miss = abs(made.mean - truth.value)
             spread = float(np.hypot(made.sd, truth.se or 0.0))
+            miss = abs(made.mean - truth.value)
             sums += [
                 1,
                 abs(raw.mean - truth.value),
+                abs(before.mean - truth.value),
                 miss,
-                readout.decide(raw) == truth.label,
-                readout.decide(made) == truth.label,
+                *(readout.classify(p.mean) == truth.label for p in (raw, before, made)),
                 readout.decide(made.model_copy(update={"dof": DOF})) == truth.label,
                 *(miss <= reach(level, dof) * spread for level in LEVELS),
             ]
-    whole = [int(x) for x in sums]
-    return Result(whole[0], float(sums[1]), float(sums[2]), whole[3], whole[4], whole[5], tuple(whole[6:]))
+    whole = [round(x) for x in sums]
+    errors = sums[1], sums[2], sums[3]
+    return Result(whole[0], *errors, whole[4], whole[5], whole[6], whole[7], within=tuple(whole[8:]))
 
 
 def reach(level: float, dof: float | None) -> float:
@@ -230,23 +237,39 @@ def reach(level: float, dof: float | None) -> float:
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any] | None:
-    """Ratios of sums over cases, and intervals over drawn cases; None without an unmeasured readout."""
-    rows = np.array([(r.n, r.raw_error, r.error, r.raw_right, r.right, r.right_posterior, *r.within) for r in results])
-    total = rows.sum(axis=0)
-    if total[0] == 0:
+    """Ratios of sums over cases, and intervals over drawn cases; None without an unmeasured readout.
+
+    Changes are of the adapter after the measurement, against the raw simulator and against the adapter before it.
+    """
+    rows = np.array([(*r[:-1], *r.within) for r in results], dtype=float)
+    names = [*Result._fields[:-1], *(f"{level:.0%}" for level in LEVELS)]
+    total = dict(zip(names, rows.sum(axis=0), strict=True))
+    if total["n"] == 0:
         return None
     drawn = draw_cases(len(rows), derive_seed(0, "bootstrap")) @ rows
-    drawn = drawn[drawn[:, 0] > 0]
+    draws = dict(zip(names, drawn[drawn[:, 0] > 0].T, strict=True))
+
+    def mean(name: str) -> float:
+        return _round(total[name] / total["n"])
+
+    def error_change(since: str) -> dict[str, float]:
+        return _interval(
+            100 * (total["error"] / total[since] - 1), 100 * (draws["error"] / np.maximum(draws[since], 1e-12) - 1)
+        )
+
+    def accuracy_change(since: str) -> dict[str, float]:
+        return _interval((total["right"] - total[since]) / total["n"], (draws["right"] - draws[since]) / draws["n"])
+
     return {
-        "n": int(total[0]),
-        "mae_raw": _round(total[1] / total[0]),
-        "mae": _round(total[2] / total[0]),
-        "mae_change_percent": _interval(100 * (total[2] / total[1] - 1), 100 * (drawn[:, 2] / drawn[:, 1] - 1)),
-        "accuracy_raw": _round(total[3] / total[0]),
-        "accuracy": _round(total[4] / total[0]),
-        "accuracy_change": _interval((total[4] - total[3]) / total[0], (drawn[:, 4] - drawn[:, 3]) / drawn[:, 0]),
-        "accuracy_most_probable": _round(total[5] / total[0]),
-        "coverage": {f"{level:.0%}": _round(total[6 + n] / total[0]) for n, level in enumerate(LEVELS)},
+        "n": int(total["n"]),
+        "mae": {"raw": mean("raw_error"), "before": mean("before_error"), "after": mean("error")},
+        "mae_change_percent": error_change("raw_error"),
+        "mae_change_percent_by_measuring": error_change("before_error"),
+        "accuracy": {"raw": mean("raw_right"), "before": mean("before_right"), "after": mean("right")},
+        "accuracy_change": accuracy_change("raw_right"),
+        "accuracy_change_by_measuring": accuracy_change("before_right"),
+        "accuracy_most_probable": mean("right_posterior"),
+        "coverage": {f"{level:.0%}": mean(f"{level:.0%}") for level in LEVELS},
     }
 
 
@@ -255,8 +278,10 @@ def _paired(setting: EvidenceSetting, trials: Sequence[list[Trial]]) -> Iterator
 
 
 def _refit(predict: Predictor, case: Case, trial: Trial) -> Trial:
-    simulator: Any = predict.simulator
-    made = simulator.refit(case.perturbation, trial.inputs.readouts, [trial.observation])
+    refit: Any = getattr(predict.simulator, "refit", None)
+    if refit is None:
+        raise ConfigError(f"{type(predict.simulator).__name__} cannot be refitted")
+    made = refit(case.perturbation, trial.inputs.readouts, [trial.observation])
     refits = (Refit(measurements=(trial.observation.measurement,), predictions=made),)
     return trial._replace(inputs=trial.inputs.model_copy(update={"refits": refits}))
 
@@ -277,14 +302,21 @@ def _lines(name: str, report: Mapping[str, Any]) -> Iterator[str]:
             if s is None:
                 yield f"  {table:9} {adapter:9} too few training perturbations"
                 continue
-            mae, acc = s["mae_change_percent"], s["accuracy_change"]
             covered = " ".join(f"{v:.2f}" for v in s["coverage"].values())
-            yield (
-                f"  {table:9} {adapter:9} MAE {s['mae_raw']:.4f} -> {s['mae']:.4f} ({mae['value']:+.1f} % "
-                f"[{mae['low']:+.1f}, {mae['high']:+.1f}])  accuracy {s['accuracy_raw']:.3f} -> {s['accuracy']:.3f} "
-                f"({acc['value']:+.3f} [{acc['low']:+.3f}, {acc['high']:+.3f}]; most probable class "
-                f"{s['accuracy_most_probable']:.3f})  coverage {covered}"
-            )
+            yield f"  {table:9} {adapter:9} MAE {_stages(s['mae'], 4)} {_text(s['mae_change_percent'], 1)} %"
+            yield f"    by measuring {_text(s['mae_change_percent_by_measuring'], 1)} %; coverage {covered}"
+            yield f"    accuracy {_stages(s['accuracy'], 3)} {_text(s['accuracy_change'], 3)}"
+            yield f"    by measuring {_text(s['accuracy_change_by_measuring'], 3)}"
+            yield f"    by the most probable class {s['accuracy_most_probable']:.3f}"
+
+
+def _stages(values: Mapping[str, float], digits: int) -> str:
+    return " > ".join(f"{values[k]:.{digits}f}" for k in ("raw", "before", "after"))
+
+
+def _text(change: Mapping[str, float], digits: int) -> str:
+    value, low, high = (f"{change[k]:+.{digits}f}" for k in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 if __name__ == "__main__":
