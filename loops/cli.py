@@ -156,7 +156,9 @@ def rescore(
 
 @app.command()
 def compare(
-    run_folders: Annotated[list[Path], typer.Argument(help="Two or more run folders; several pilots may be mixed.")],
+    run_folders: Annotated[
+        list[Path], typer.Argument(help="Two or more run folders; several pilots, and static runs, may be mixed.")
+    ],
     vary: Annotated[
         list[str] | None,
         typer.Option(

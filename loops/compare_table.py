@@ -33,11 +33,40 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
             for line in _pair(pair):
                 _add(pairs, line)
             console.print(pairs)
+    if found["static"] is not None:
+        _print_static(console, found["static"])
     console.print(
         "Differences are second - first. Intervals and sign flips take cases as clusters; Holm is over all pairs and "
         "pilots (docs/comparing.md).",
         highlight=False,
     )
+
+
+def _print_static(console: Console, found: Mapping[str, Any]) -> None:
+    """Static scores beside loop gains: a row a model, and the correlation over models."""
+    console.print(
+        Text(f"\nstatic score beside loop gain ({', '.join(found['settings']) or 'no shared setting'})"), style="bold"
+    )
+    table = _table(("model", "static score [95 %]", "loop gain"))
+    for row in found["rows"]:
+        _add(
+            table,
+            (row["model"], _numbers(row["static"]), "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"),
+        )
+    console.print(table)
+    for name in ("pearson", "spearman"):
+        one = found[name]
+        words = f"n/a, {one['reason']}" if one["value"] is None else f"{_numbers(one)}, permutation p {one['p']:.3g}"
+        console.print(Text(f"{name} over {one['n_models']} models: {words}"))
+    if found["unpaired"]:
+        console.print(Text(printable(f"without a partner: {', '.join(found['unpaired'])}")))
+
+
+def _numbers(found: Mapping[str, Any]) -> str:
+    value, low, high = found["value"], found["low"], found["high"]
+    if value is None:
+        return "n/a"
+    return f"{value:.3f}" + (" [none]" if low is None or high is None else f" [{low:.3f}, {high:.3f}]")
 
 
 def _cases(pilot: Mapping[str, Any]) -> str:
