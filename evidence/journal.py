@@ -53,11 +53,9 @@ def call_line(
     seconds: float,
 ) -> str:
     """The canonical JSON of a CallRecord whose request is there as canonical JSON already: it is not written twice."""
-    return (
-        f'{{"attempt":{attempt},"case":{json.dumps(case)},"repair":{json.dumps(repair)},"repeat":{repeat},'
-        f'"reply":{canonical_json(reply)},"request":{request},"request_sha256":"{request_sha256}",'
-        f'"seconds":{json.dumps(seconds)},"step":{json.dumps(step)},"turn":{turn}}}'
-    )
+    before = canonical_json({"attempt": attempt, "case": case, "repair": repair, "repeat": repeat})[:-1]
+    after = canonical_json({"request_sha256": request_sha256, "seconds": seconds, "step": step, "turn": turn})[1:]
+    return f'{before},"reply":{canonical_json(reply)},"request":{request},{after}'
 
 
 class Lines(NamedTuple):

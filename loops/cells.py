@@ -115,9 +115,10 @@ def group_events(folder: Path, run: RunRecord) -> Events:
 
 
 class Read(NamedTuple):
-    """The finished cells of a run in no order, and the numbers of damaged lines of events and, if read, of calls."""
+    """The finished cells of a run in no order, the cases as opened, and the numbers of damaged lines."""
 
     cells: list[Cell]
+    opened: Mapping[str, Opened]
     damaged: list[int]
     damaged_calls: list[int]
 
@@ -135,7 +136,7 @@ def read_cells(folder: Path, run: RunRecord, config: RunConfig, reparse: bool) -
                 cells.append(_cell(events.opened[case], repeat, parts, inputs[case], adapter))
             except (ContractError, ArchiveError) as error:
                 raise ArchiveError(f"{folder / 'events.jsonl'}, case {case!r}: {error}") from error
-    return Read(cells, events.damaged, damaged_calls)
+    return Read(cells, events.opened, events.damaged, damaged_calls)
 
 
 def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | None:

@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.metadata
 import io
+import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -121,12 +122,99 @@ def sweep(
 def rescore(
     run_folder: Annotated[Path, typer.Argument(help="The folder of an archived run.")],
     reparse: Annotated[bool, typer.Option("--reparse", help="Read the archived raw replies again.")] = False,
+    adapter: Annotated[
+        str | None, typer.Option(help="What if: score the run's simulator with this adapter; nothing is written.")
+    ] = None,
+    adapter_option: Annotated[
+        list[str] | None, typer.Option(help="An option of --adapter as key=value; repeatable.")
+    ] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="What if: class all values by this threshold; nothing is written.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the scores of a run from its archive alone, and print the table."""
+    """Recompute the scores of a run from its archive alone, and print the table.
+
+    With --adapter or --threshold, print what they would have given instead (docs/comparing.md). No model is called.
+    """
     from loops.rescore import rescore as rescore_run
 
-    _show(rescore_run(run_folder, reparse=reparse), run_folder, as_json)
+    if adapter is None and threshold is None:
+        if adapter_option:
+            raise typer.BadParameter("--adapter-option needs --adapter")
+        _show(rescore_run(run_folder, reparse=reparse), run_folder, as_json)
+        return
+    from loops.config import Component
+    from loops.what_if import what_if
+
+    if reparse:
+        raise typer.BadParameter("--reparse rewrites the scores; --adapter and --threshold write nothing")
+    options = {key: _plain(value) for key, value in _pairs(adapter_option).items()}
+    other = None if adapter is None else Component(name=adapter, options=options)
+    _show(what_if(run_folder, adapter=other, threshold=threshold), run_folder, as_json)
+
+
+@app.command()
+def compare(
+    run_folders: Annotated[list[Path], typer.Argument(help="Two or more run folders; several pilots may be mixed.")],
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Let runs differ in simulator, adapter, policy, modalities, budget, review or repairs; repeatable."
+        ),
+    ] = None,
+    finished_only: Annotated[
+        bool, typer.Option("--finished-only", help="Compare the cases that all runs have finished.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare interpretation models on identical cases and menus, pair by pair, from their archives.
+
+    Exact McNemar, cluster bootstrap and sign-flip permutation by case, Holm over all pairs and pilots; runs that are
+    not comparable are refused, and why (docs/comparing.md).
+    """
+    from loops.compare import compare as compare_runs
+
+    found = compare_runs(run_folders, vary=vary or [], finished_only=finished_only)
+    if as_json:
+        print_json(found)
+        return
+    from loops.compare_table import print_comparison
+
+    print_comparison(terminal.console(), found)
+
+
+@app.command()
+def power(
+    gain: Annotated[float, typer.Option(help="The gain in paired accuracy to be found, such as 0.1 for 10 points.")],
+    baseline: Annotated[
+        float | None, typer.Option(help="Accuracy of the first; gives the discordance of independent mistakes.")
+    ] = None,
+    discordance: Annotated[
+        float | None, typer.Option(help="The share of readouts that one gets right and the other wrong.")
+    ] = None,
+    readouts_per_case: Annotated[float | None, typer.Option(help="Readouts a case; 4 if not said.")] = None,
+    icc: Annotated[
+        float | None, typer.Option(help="Intraclass correlation of the differences in a case; 0.2 if not said.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="Level of the two-sided test.")] = 0.05,
+    wanted: Annotated[float, typer.Option("--power", help="The wanted chance to find the gain.")] = 0.8,
+    from_run: Annotated[
+        list[Path] | None,
+        typer.Option("--from", help="Estimate what is not said from a run (initial to revised), or from two models'."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """How many cases a stated gain in paired accuracy needs, with readouts clustered in cases (docs/comparing.md)."""
+    from loops.power import Plan, plan, plan_lines
+
+    given = Plan(gain, baseline, discordance, readouts_per_case, icc, alpha, wanted)
+    found = plan(given, from_run or [])
+    if as_json:
+        print_json(found)
+    else:
+        for line in plan_lines(found):
+            typer.echo(line)
 
 
 @app.command()
@@ -295,6 +383,14 @@ def _pairs(options: list[str] | None) -> dict[str, str]:
     if len(pairs) < len(options or []):
         raise typer.BadParameter("an --option is given twice")
     return pairs
+
+
+def _plain(text: str) -> object:
+    """An option's value as its type wants it: a number, true, false or null where it reads as one, else the text."""
+    try:
+        return json.loads(text, parse_constant=lambda _: text)
+    except ValueError:
+        return text
 
 
 def _pair(text: str) -> tuple[str, str]:

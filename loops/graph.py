@@ -25,14 +25,15 @@ def build_graph(steps: Steps, *, review: bool, measurements: int) -> Any:
         graph.add_edge("review", "score")
         after_predict.append("review")
 
-    def branch(state: LoopState) -> list[str]:
+    # The branches are coroutines, since LangGraph sends a plain function to a thread.
+    async def branch(state: LoopState) -> list[str]:
         ended = state.get("fault") or state.get("outcome")
         return ["score"] if ended else [name for name in after_predict if name != "score"]
 
-    def selected(state: LoopState) -> str:
+    async def selected(state: LoopState) -> str:
         return "observe" if state.get("chosen") and not state.get("fault") else "score"
 
-    def revised(state: LoopState) -> str:
+    async def revised(state: LoopState) -> str:
         return "score" if state.get("fault") or state.get("outcome") else "select"
 
     graph.add_edge(START, "predict")

@@ -84,7 +84,7 @@ class Meter:
         if limits.tokens is not None and tokens >= limits.tokens:
             raise LimitReached(f"limits.tokens: {tokens} of {limits.tokens} tokens are used; raise it to go on")
         if limits.cost is not None and used.cost >= Decimal(str(limits.cost)):
-            raise LimitReached(f"limits.cost: {used.cost:f} of {limits.cost:g} is spent; raise it to go on")
+            raise LimitReached(f"limits.cost: {used.cost.normalize():f} of {limits.cost:g} is spent; raise it to go on")
         self._admitted += 1
 
     def past(self, attempts: Iterable[Reply], prices: Prices | None) -> None:

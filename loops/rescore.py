@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.contracts import Answer, Prediction
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
 from evidence.values import canonical_json, derive_seed
-from loops.archive import read_run
-from loops.cells import STAGES, Cell, archived_config, missing_answers, read_cells
+from loops.archive import RunRecord, read_run
+from loops.calibration import calibration_block
+from loops.cells import STAGES, Cell, Read, archived_config, missing_answers, read_cells
 from loops.config import Prices, RunConfig
+from loops.gain import gain_block
 from loops.usage import CALLS_OF, calls_of, usage_of
 from scoring.intervals import draw_cases, score
 from scoring.metrics import Marks, rounded
@@ -49,10 +52,13 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
     """The scores of a run. Raises ArchiveError where the archive cannot be read."""
     run = read_run(folder)
     config = archived_config(run, folder)
-    read = read_cells(folder, run, config, reparse)
-    cells = read.cells
+    return score_cells(run, config, read_cells(folder, run, config, reparse))
+
+
+def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
+    """The scores of cells that were read, in the order of the case file."""
     order = {case: i for i, case in enumerate(run.cases)}
-    cells.sort(key=lambda cell: (order[cell.case.id], cell.repeat))
+    cells = sorted(read.cells, key=lambda cell: (order[cell.case.id], cell.repeat))
     expected = len(run.cases) * config.repeats
     summary: dict[str, Any] = {
         "format": 1,
@@ -76,15 +82,27 @@ def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
         "calls": _calls(cells, config.interpreter.prices),
         "rows": [],
         "changes": {},
+        "gain": {},
+        "calibration": {},
         "class_balance": {},
     }
     if cells:
-        rows = _rows(cells)
+        labels = _labels(cells)
         weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
+        queried = np.array([_queried(cell, r.id) for cell in cells for r in cell.case.readouts], dtype=bool)
+        marks = {
+            name: _by_group(_marks(answers, cells, order, labels), queried) for name, answers in _rows(cells).items()
+        }
         summary["rows"] = [
-            {**_score_row(name, answers, cells, order, weights), "usage": _usage(name, cells, config)}
-            for name, answers in rows.items()
+            {
+                "name": name,
+                **{group: score(by_group[group], len(labels), weights) for group in GROUPS},
+                "usage": _usage(name, cells, config),
+            }
+            for name, by_group in marks.items()
         ]
+        summary["gain"] = gain_block(marks, weights)
+        summary["calibration"] = calibration_block(cells)
         summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
         summary["class_balance"] = _balance(cells)
     return Scored(summary, [row for cell in cells for row in _readout_rows(cell)])
@@ -118,47 +136,46 @@ def _baseline(name: str, cell: Cell) -> Sequence[Prediction]:
     return cell.baselines.get(name, ())
 
 
-def _score_row(
-    name: str, answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], weights: Any
-) -> dict[str, Any]:
-    labels = _labels(cells)
-    return {
-        "name": name,
-        **{group: score(_marks(answers, cells, order, labels, group), len(labels), weights) for group in GROUPS},
-    }
-
-
 def _labels(cells: Sequence[Cell]) -> tuple[str, ...]:
     """Every label of the run, in the order first shown."""
     return tuple(dict.fromkeys(label for cell in cells for r in cell.case.readouts for label in r.labels))
 
 
-def _marks(
-    answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...], group: str
-) -> Marks:
+def _marks(answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...]) -> Marks:
     rows = []
     for cell in cells:
         given = {a.readout: a for a in answers(cell)}
         for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
-            if _in_group(cell, readout.id, group):
-                label, value = _label_value(readout, given.get(readout.id))
-                error = float("nan") if value is None or truth.value is None else abs(value - truth.value)
-                rows.append(
-                    (
-                        order[cell.case.id],
-                        labels.index(truth.label),
-                        -1 if label is None else labels.index(label),
-                        error,
-                    )
+            label, value = _label_value(readout, given.get(readout.id))
+            error = float("nan") if value is None or truth.value is None else abs(value - truth.value)
+            rows.append(
+                (
+                    order[cell.case.id],
+                    labels.index(truth.label),
+                    -1 if label is None else labels.index(label),
+                    error,
                 )
+            )
     columns = np.array(rows, dtype=float).reshape(len(rows), 4)
     whole = columns[:, :3].astype(np.intp)
     return Marks(whole[:, 0], whole[:, 1], whole[:, 2], columns[:, 3])
 
 
+def _by_group(marks: Marks, queried: NDArray[np.bool_]) -> dict[str, Marks]:
+    """The marks of all readouts, and of those that were measured and were not."""
+    return {
+        "all": marks,
+        "queried": marks.where(queried),
+        "unqueried": marks.where(~queried),
+    }
+
+
+def _queried(cell: Cell, readout: str) -> bool:
+    return any(cell.case.measurement(m).readout == readout for m in cell.measured)
+
+
 def _in_group(cell: Cell, readout: str, group: str) -> bool:
-    queried = any(cell.case.measurement(m).readout == readout for m in cell.measured)
-    return group == "all" or (group == "queried") == queried
+    return group == "all" or (group == "queried") == _queried(cell, readout)
 
 
 def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str | None, float | None]:
@@ -173,6 +190,8 @@ def _changes(cells: Sequence[Cell], group: str) -> dict[str, Any]:
     """Wrong to right and right to wrong between the initial and the other stages, where both were answered."""
     result: dict[str, Any] = {}
     for stage in ("reviewed", "revised"):
+        if not any(stage in cell.answers for cell in cells):
+            continue
         counts = Counter(
             (before == true, after == true)
             for cell in cells
@@ -222,13 +241,15 @@ def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
             "case": cell.case.id,
             "repeat": cell.repeat,
             "readout": readout.id,
-            "queried": _in_group(cell, readout.id, "queried"),
+            "queried": _queried(cell, readout.id),
             "truth": {"label": truth.label, "value": rounded(truth.value)},
             "threshold": readout.threshold,
         }
         for stage, answers in cell.answers.items():
             answer = answers[number]
             row[stage] = {"status": answer.status, "label": answer.label, "value": rounded(answer.value)}
+            if answer.reason:
+                row[stage]["reason"] = answer.reason
         for name, by_readout in (("simulator", predicted), ("adapted", adapted)):
             if readout.id in by_readout:
                 p = by_readout[readout.id]

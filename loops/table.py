@@ -9,7 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from loops.calibration import calibration_lines
+from loops.gain import gain_lines
 from loops.trace import printable
+from loops.what_if import what_if_lines
 
 STAGES = ("initial", "reviewed", "revised")
 GROUPS = ("queried", "unqueried")
@@ -108,9 +111,13 @@ def _change(counts: Mapping[str, int]) -> str:
 
 def notes(summary: Mapping[str, Any]) -> Iterator[str]:
     """What the table cannot show: changes between stages, how cases and calls ended, what is missing or damaged."""
+    if "what_if" in summary:
+        yield from what_if_lines(summary["what_if"])
     for stage, counts in summary["changes"].get("all", {}).items():
         split = ", ".join(f"{group} {_change(summary['changes'][group][stage])}" for group in GROUPS)
         yield f"corrections/regressions, initial → {stage}: {_change(counts)} ({split})"
+    yield from gain_lines(summary.get("gain", {}))
+    yield from calibration_lines(summary.get("calibration", {}))
     balance = ", ".join(f"{label} {n}" for label, n in summary["class_balance"].items())
     yield f"true classes: {balance}" if balance else "no case is finished yet"
     outcomes = ", ".join(f"{name} {n}" for name, n in summary["outcomes"].items())

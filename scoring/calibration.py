@@ -67,6 +67,23 @@ def calibration(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) ->
     return Calibration(n, float(((p - hit) ** 2).sum(axis=1).mean()), ece / n, curve)
 
 
+def confidence_calibration(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> Calibration:
+    """Calibration of the stated probability that the answer given is right, both (n,).
+
+    The Brier score is that of the event "right": mean of (confidence - right)^2, 0 to 1; half of what `calibration`
+    gives for two classes. Raises ContractError for a confidence outside 0 to 1.
+    """
+    c, hit = np.asarray(confidence, dtype=float), np.asarray(right).astype(bool)
+    if c.shape != hit.shape or c.ndim != 1:
+        raise ContractError(f"expected one confidence an answer, got {c.shape} and {hit.shape}")
+    if not (np.isfinite(c) & (c >= 0) & (c <= 1)).all():
+        raise ContractError("expected confidences from 0 to 1")
+    curve = _bins(c, hit, bins)
+    if not len(c):
+        return Calibration(0, None, None, curve)
+    return Calibration(len(c), float(((c - hit) ** 2).mean()), _ece(curve), curve)
+
+
 def _check(p: Array, true: NDArray[np.intp]) -> None:
     if p.ndim != 2 or true.shape != (len(p),):
         raise ContractError(f"expected probabilities (n, classes) and n classes, got {p.shape} and {true.shape}")
@@ -74,6 +91,11 @@ def _check(p: Array, true: NDArray[np.intp]) -> None:
         raise ContractError("expected probabilities from 0 to 1 that sum to 1 in every row")
     if (true < 0).any() or (true >= p.shape[1]).any():
         raise ContractError(f"expected true classes from 0 to {p.shape[1] - 1}")
+
+
+def _ece(curve: Sequence[Bin]) -> float:
+    gaps = [b.n * abs(b.accuracy - b.confidence) for b in curve if b.accuracy is not None and b.confidence is not None]
+    return sum(gaps) / sum(b.n for b in curve)
 
 
 def _bins(confidence: Array, right: NDArray[np.bool_], bins: int) -> tuple[Bin, ...]:

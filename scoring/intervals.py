@@ -59,7 +59,7 @@ def score(marks: Marks, classes: int, weights: NDArray[np.int64]) -> dict[str, A
     counts = confusion(marks, n_cases, classes)
     answered = _without_missing(counts)
     valued = np.isfinite(marks.error)
-    sums = np.bincount(marks.cluster[valued], weights=marks.error[valued], minlength=n_cases)
+    sums = np.bincount(marks.cluster[valued], weights=marks.error[valued], minlength=n_cases).astype(float)
     values = np.bincount(marks.cluster[valued], minlength=n_cases).astype(float)
     n_answered = int((marks.label >= 0).sum())
     return {
@@ -71,9 +71,14 @@ def score(marks: Marks, classes: int, weights: NDArray[np.int64]) -> dict[str, A
         "accuracy": _proportion(counts, weights),
         "accuracy_of_answered": _proportion(answered, weights),
         "macro_f1": _estimate(macro_f1(counts.sum(axis=0)), macro_f1(_drawn(counts, weights))),
-        "mae": _estimate(mean_error(sums.sum(), values.sum()), mean_error(weights @ sums, weights @ values)),
+        "mae": ratio(sums, values, weights),
         "n_values": int(values.sum()),
     }
+
+
+def ratio(sums: Array, counts: Array, weights: NDArray[np.int64]) -> dict[str, float | None]:
+    """A mean from its per-case sums and counts, (n_cases,) each, with the interval of the draws in `weights`."""
+    return _estimate(mean_error(sums.sum(), counts.sum()), mean_error(weights @ sums, weights @ counts))
 
 
 def _drawn(counts: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:

@@ -42,6 +42,10 @@ class Marks(NamedTuple):
     label: NDArray[np.intp]
     error: Array
 
+    def where(self, mask: NDArray[np.bool_]) -> Marks:
+        """The readouts chosen by a mask (n,)."""
+        return Marks(self.cluster[mask], self.truth[mask], self.label[mask], self.error[mask])
+
 
 def confusion(marks: Marks, clusters: int, classes: int) -> NDArray[np.int64]:
     """Counts (clusters, classes, classes + 1) of true class by answered class; the last column is "missing"."""

@@ -106,7 +106,7 @@ def paired_difference(
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down adjustment (Holm 1979) of all p values that are there; a missing one stays None."""
     present = [p for p in p_values if p is not None]
-    if not present:
+    if len(present) < 2:
         return list(p_values)
     from statsmodels.stats.multitest import multipletests
 

@@ -218,6 +218,59 @@ class TestRefusedSettings:
         assert reply.sent["output"] == "none"
 
 
+class TestLearnedOnce:
+    pytestmark = loopback
+
+    @staticmethod
+    def refuse_max_tokens(body: dict) -> Served:
+        if "max_tokens" in body:
+            return failure(400, "Unsupported parameter", code="unsupported_parameter", param="max_tokens")
+        return OK._replace(delay_s=0.02)
+
+    @staticmethod
+    def together(server: FakeServer, interpreter: OpenAIInterpreter, n: int) -> list[Reply]:
+        async def go() -> list[Reply]:
+            try:
+                return await asyncio.gather(*(interpreter.ask(ASKED, {}, repeat=k) for k in range(n)))
+            finally:
+                await interpreter.aclose()
+
+        return asyncio.run(go())
+
+    def test_the_first_call_goes_alone_so_that_a_refusal_is_met_once(self):
+        with FakeServer(self.refuse_max_tokens) as server:
+            interpreter = OpenAIInterpreter(OpenAIOptions(model="m", base_url=server.base_url))
+            replies = self.together(server, interpreter, 20)
+            assert len(server.received) == 21
+        assert sum(len(r.sent["adapted"]) for r in replies) == 1
+        assert {r.status for r in replies} == {"ok"}
+
+    def test_a_resumed_run_remembers_what_its_archive_says(self):
+        with FakeServer(self.refuse_max_tokens) as server:
+            first = OpenAIInterpreter(OpenAIOptions(model="m", base_url=server.base_url))
+            archived = self.together(server, first, 1)[0]
+            resumed = OpenAIInterpreter(OpenAIOptions(model="m", base_url=server.base_url))
+            resumed.taken_up(ASKED, archived)
+            (reply,) = self.together(server, resumed, 1)
+            assert len(server.received) == 3
+        assert reply.sent == {"max_completion_tokens": 2048, "temperature": 0.0, "output": "object", "adapted": []}
+
+    def test_a_500_about_the_schema_steps_down_and_another_does_not(self):
+        script = [failure(500, "Failed to parse grammar for response_format json_schema"), OK]
+        (reply,), calls = ask(script, output="schema")
+        assert [c.body["response_format"]["type"] for c in calls] == ["json_schema", "json_object"]
+        assert reply.sent["adapted"][0]["change"] == "schema -> object"
+        (reply,), calls = ask([failure(500, "CUDA out of memory")], output="schema")
+        assert (reply.status, len(calls)) == ("server_error", 1)
+
+    def test_azures_form(self):
+        (reply,), (call,) = ask([OK], api_version="2024-10-21", api_key="key-000000")
+        assert reply.status == "ok"
+        assert call.path.endswith("/openai/deployments/m/chat/completions?api-version=2024-10-21")
+        assert call.headers["api-key"] == "key-000000"
+        assert "authorization" not in call.headers
+
+
 class TestLimits:
     """A06, at the level of one attempt: the status, how long to wait, and one request."""
 

@@ -34,7 +34,9 @@ except SystemExit:
     assert done.stderr.strip() == "[]"
 
 
-@pytest.mark.parametrize("command", ["run", "rescore", "show", "settings", "check", "data", "cases"])
+@pytest.mark.parametrize(
+    "command", ["run", "rescore", "compare", "power", "show", "settings", "check", "data", "cases"]
+)
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(cli.app, [command, "--help"])
     assert done.exit_code == 0
@@ -165,3 +167,22 @@ print([m for m in ("matplotlib", "torch", "scanpy", "openai") if m in sys.module
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "SYNTHETIC" in done.stdout
     assert done.stderr.strip().splitlines()[-1] == "[]"
+
+
+def test_compare_what_if_and_power(make_config, tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for name, policy in (("a", "model"), ("b", "random")):
+        path = make_config(name=name, policy=policy, modalities=["table"])
+        assert vcloop("run", str(path), "--results", str(results)).returncode == 0
+    refused = vcloop("compare", str(results / "a"), str(results / "b"))
+    assert refused.returncode == 2
+    assert "compare with --vary policy" in refused.stderr
+    compared = vcloop("compare", str(results / "a"), str(results / "b"), "--vary", "policy")
+    assert "first a, second b" in compared.stdout
+    found = json.loads(vcloop("compare", str(results / "a"), str(results / "b"), "--vary", "policy", "--json").stdout)
+    assert found["pilots"][0]["pairs"][0]["stages"]["initial"]["all"]["mcnemar"]["p"] == 1.0
+    replayed = vcloop("rescore", str(results / "a"), "--adapter", "local", "--threshold", "0.5")
+    assert "WHAT IF, nothing written: adapter local, threshold 0.5" in replayed.stdout
+    assert vcloop("rescore", str(results / "a"), "--adapter-option", "x=1").returncode == 2
+    planned = vcloop("power", "--gain", "0.1", "--from", str(results / "a"))
+    assert "find a gain of 10 points" in planned.stdout

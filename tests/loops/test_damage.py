@@ -12,6 +12,7 @@ from interpreters.scripted import ScriptedInterpreter
 from loops import runner
 from loops.archive import read_calls
 from loops.config import load_config, rename
+from loops.engine import StoredBlobs
 from loops.rescore import rescore
 from loops.runner import run
 
@@ -162,7 +163,7 @@ def test_a_damaged_figure_is_made_again_and_never_sent(make_config, tmp_path: Pa
     blob = next(p for p in (tmp_path / "run/blobs").iterdir() if p.read_bytes().startswith(b"\x89PNG"))
     blob.write_bytes(b"damaged")
     with pytest.raises(ArchiveError, match="is damaged"):
-        runner.StoredBlobs(tmp_path / "run")[blob.name]
+        StoredBlobs(tmp_path / "run")[blob.name]
     (tmp_path / "run/events.jsonl").unlink()
     run(load(tmp_path / "heat.yaml", replies=script), tmp_path / "run", resume=True)
     assert blob.read_bytes().startswith(b"\x89PNG")

@@ -2,9 +2,10 @@
 
     python tests/perf/kill_runs.py --kills 50
 
-Runs are started on the plugin's cases, against a dry server in this process, until there were so many kills. Each must
-end with the scores of the run left alone, byte for byte, and no request whose reply was archived may be sent again.
-Exits with 1 where that is not so.
+Runs are started on the plugin's cases, against a dry server in a process of its own, until there were so many kills.
+Each must end with the scores of the run left alone, byte for byte, and no request whose reply was archived may be sent
+again. Exits with 1 where that is not so. The command runs in a child forked from this process, which has imported it:
+so a kill meets the run and not its imports.
 """
 
 from __future__ import annotations
@@ -12,20 +13,24 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import aiohttp  # noqa: F401 - what a child needs is imported before it is forked
 import numpy as np
+import openai  # noqa: F401
 import yaml
 from vcloop_heat_shock.setting import HeatShock
 
 from evidence.case_files import write_case_file
-from interpreters.dry_server import DryServer, Logged, request_key
-from interpreters.fake_server import FakeServer
+from interpreters.dry_server import request_key
 from interpreters.render import chat_messages
+from loops import cli, graph, runner  # noqa: F401
 from loops.archive import read_calls
 from loops.cells import archived_request
 
@@ -42,15 +47,31 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    log: list[Logged] = []
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        FakeServer(DryServer(delay_s=options.delay_ms / 1000, log=log.append)) as server,
-    ):
-        config = write_config(Path(folder), server.base_url, options.repeats)
-        wrong = kill_runs(config, log, options.kills, np.random.default_rng(options.seed))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        command = [sys.executable, "-m", "interpreters.dry_server", "--delay-ms", str(options.delay_ms)]
+        command += ["--log", str(folder / "served.jsonl")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+            try:
+                config = write_config(folder, server.stdout.readline().strip(), options.repeats)
+                rng = np.random.default_rng(options.seed)
+                wrong = kill_runs(config, Log(folder / "served.jsonl"), options.kills, rng)
+            finally:
+                server.terminate()
     print("\n".join(wrong) or "all scores are those of the run left alone; no archived reply was paid twice")
     sys.exit(1 if wrong else 0)
+
+
+class Log(list[str]):
+    """The keys of the requests that the server got."""
+
+    def __init__(self, path: Path):
+        self._file = path.open()
+
+    def read(self) -> int:
+        """Take up what was written since; how many requests there are now."""
+        self.extend(json.loads(line)["request"] for line in self._file)
+        return len(self)
 
 
 def write_config(folder: Path, base_url: str, repeats: int) -> Path:
@@ -72,29 +93,29 @@ def write_config(folder: Path, base_url: str, repeats: int) -> Path:
     return path
 
 
-def kill_runs(config: Path, log: list[Logged], kills: int, rng: np.random.Generator) -> list[str]:
+def kill_runs(config: Path, log: Log, kills: int, rng: np.random.Generator) -> list[str]:
     """What went wrong, in words. Prints a line per run."""
     alone = config.parent / "alone" / "heat"
-    assert start(config, alone).wait() == 0
-    n_calls, total, wrong = len(log), 0, []
+    assert ended(start(config, alone)) == 0
+    n_calls, total, wrong = log.read(), 0, []
     for n in itertools.count(1):
         if total >= kills:
             break
-        folder, first, done = config.parent / f"run{n}" / "heat", len(log), 0
+        folder, first, done = config.parent / f"run{n}" / "heat", log.read(), 0
         while True:
-            process = start(config, folder)
+            child = start(config, folder)
             left = n_calls - n_archived(folder)
-            if done < min(MOST, kills - total) and killed(process, log, left, rng):
+            if done < min(MOST, kills - total) and killed(child, log, left, rng):
                 done += 1
                 wrong += sent_again(folder, log, first)
                 continue
-            if process.wait() != 0:
-                wrong.append(f"run {n}: exit status {process.returncode}")
+            if (status := ended(child)) != 0:
+                wrong.append(f"run {n}: exit status {status}")
             break
         wrong += sent_again(folder, log, first)
         total += done
         same = scores(folder) == scores(alone)
-        sent, archived = len(log) - first, n_archived(folder)
+        sent, archived = log.read() - first, n_archived(folder)
         print(f"run {n}: {done} kills, {sent} requests for {n_calls} calls, scores {'the same' if same else 'OTHER'}")
         if not same or archived != n_calls or sent - archived > done * CONCURRENCY:
             wrong.append(f"run {n}: other scores or calls than the run left alone")
@@ -102,26 +123,58 @@ def kill_runs(config: Path, log: list[Logged], kills: int, rng: np.random.Genera
     return wrong
 
 
-def start(config: Path, folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "loops.cli", "run", str(config), "--results", str(folder.parent), "--resume"]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-def killed(process: subprocess.Popen[bytes], log: list[Logged], left: int, rng: np.random.Generator) -> bool:
-    """Kill at a moment drawn evenly over the calls that are left, sometimes before the first; False: it ended."""
-    if rng.random() < 0.1:
-        until, wait_s = len(log), rng.uniform(0, 3)
-    else:
-        until, wait_s = len(log) + int(rng.integers(1, left + 2)), rng.uniform(0, 0.06)
-    while len(log) < until and process.poll() is None:
-        time.sleep(0.001)
+def start(config: Path, folder: Path) -> int:
+    """Run the command in a child of its own; its process id."""
+    child = os.fork()
+    if child:
+        return child
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
+    sys.argv = ["vcloop", "run", str(config), "--results", str(folder.parent), "--resume"]
+    status = 1
     try:
-        process.wait(wait_s)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-        return True
-    return False
+        cli.main()
+        status = 0
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0
+    finally:
+        os._exit(status)
+
+
+def ended(child: int, within_s: float = float("inf")) -> int | None:
+    """The exit status of a child, negative for a signal; None where it is still running after so long."""
+    until = time.monotonic() + within_s
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > until:
+            return None
+        time.sleep(0.002)
+
+
+def killed(child: int, log: Log, left: int, rng: np.random.Generator) -> bool:
+    """Kill at a moment drawn evenly over the calls that are left, sometimes before the first.
+
+    False where the child ended before; it is to be waited for then.
+    """
+    before_the_first = rng.random() < 0.1
+    until = log.read() + (0 if before_the_first else int(rng.integers(1, left + 2)))
+    wait_s = rng.uniform(0, 0.5 if before_the_first else 0.06)
+    deadline = time.monotonic() + 60
+    while log.read() < until and time.monotonic() < deadline and running(child):
+        time.sleep(0.001)
+    time.sleep(wait_s)
+    if not running(child):
+        return False
+    os.kill(child, signal.SIGKILL)
+    return ended(child) == -signal.SIGKILL
+
+
+def running(child: int) -> bool:
+    """Whether a child has not ended; it stays to be waited for."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def n_archived(folder: Path) -> int:
@@ -132,13 +185,14 @@ def scores(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "scores").iterdir())}
 
 
-def sent_again(folder: Path, log: list[Logged], first: int) -> list[str]:
+def sent_again(folder: Path, log: Log, first: int) -> list[str]:
     """Requests of this run that came more than once although the archive had their reply."""
     if not (folder / "calls.jsonl").exists():
         return []
     marks = folder.parent / "paid.json"
     paid: dict[str, int] = json.loads(marks.read_text()) if marks.exists() else {}
-    again = [line.request for n, line in enumerate(log[first:], first) if n >= paid.get(line.request, len(log))]
+    log.read()
+    again = [key for n, key in enumerate(log[first:], first) if n >= paid.get(key, len(log))]
     for record in read_calls(folder).records:
         messages = chat_messages(archived_request(record), {}, max_figure_bytes=0)
         paid.setdefault(request_key({"messages": messages, "seed": SEED + record.repeat}), len(log))

@@ -4,7 +4,7 @@ from scipy.stats import norm
 from sklearn.metrics import brier_score_loss
 
 from evidence.errors import ContractError
-from scoring.calibration import calibration, interval_coverage, normal_class_probabilities
+from scoring.calibration import calibration, confidence_calibration, interval_coverage, normal_class_probabilities
 
 
 def test_brier_ece_and_curve_by_hand():
@@ -56,3 +56,13 @@ def test_coverage_of_right_and_of_too_narrow_intervals():
     narrow = interval_coverage(np.zeros(4000), np.full(4000, 0.5), value)
     assert narrow[2].covered / 4000 == pytest.approx(2 * norm.cdf(1.959964 / 2) - 1, abs=0.02)
     assert [c.covered for c in interval_coverage([1.0, 1.0], [0.0, 0.0], [1.0, 1.1])] == [1, 1, 1]
+
+
+def test_confidence_in_the_answer_given():
+    got = confidence_calibration([0.9, 0.9, 0.6], [True, False, True])
+    assert got.brier == pytest.approx((0.01 + 0.81 + 0.16) / 3)
+    assert got.ece == pytest.approx((2 * 0.4 + 0.4) / 3)
+    two = calibration([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]], [0, 1, 0])
+    assert two.brier == pytest.approx(2 * got.brier)
+    with pytest.raises(ContractError, match="from 0 to 1"):
+        confidence_calibration([1.2], [True])

@@ -28,7 +28,7 @@ def test_mcnemar_right_values():
 def test_holm_right_values():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.01, None, 0.04]) == [pytest.approx(0.02), None, pytest.approx(0.04)]
-    assert holm([None]) == [None]
+    assert holm([None, 0.03]) == [None, 0.03]
 
 
 def test_sign_flip_counts_every_pattern_of_few_clusters():

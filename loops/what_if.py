@@ -1,0 +1,97 @@
+"""What if: the rows of a finished run that another adapter or threshold changes, without a model call.
+
+The archive holds what every adapter needs, so "simulator + adapter" is computed afresh. A model's answers are what they
+are: revised answers had seen the other adapter's predictions, and a label without a value cannot be given another
+threshold. Such answers are "not replayable", and counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from evidence.contracts import Answer, Case, Truth
+from evidence.errors import ConfigError
+from evidence.registry import ADAPTERS
+from loops.archive import read_run
+from loops.cells import Cell, archived_config, read_cells
+from loops.config import Component, build
+from loops.rescore import score_cells
+
+NOT_REPLAYABLE = "not replayable: a label without a value says nothing of another threshold"
+
+
+def what_if(folder: Path, *, adapter: Component | None = None, threshold: float | None = None) -> dict[str, Any]:
+    """The summary of a run under another adapter, another threshold (in the readouts' unit), or both. Writes nothing.
+
+    `what_if` in the summary names what was changed and counts, by stage, the answers that are not replayable. Raises
+    ConfigError where the run has no simulator, a readout no threshold, or an option is wrong.
+    """
+    run = read_run(folder)
+    config = archived_config(run, folder)
+    if adapter is not None:
+        if config.simulator is None:
+            raise ConfigError(f"--adapter: {folder} has no simulator, so there is nothing for an adapter to calibrate")
+        build(ADAPTERS, adapter, "--adapter")
+        config = config.model_copy(update={"adapter": adapter})
+    if threshold is not None and not (math.isfinite(threshold) and threshold > 0):
+        raise ConfigError(f"--threshold: expected a positive number in the readouts' unit, got {threshold:g}")
+    read = read_cells(folder, run, config, reparse=False)
+    cells, lost = read.cells, Counter[str]()
+    if adapter is not None:
+        lost["revised"] = sum(len(cell.answers.get("revised", ())) for cell in cells)
+        cells = [_without_revision(cell) for cell in cells]
+    if threshold is not None:
+        cells = [_with_threshold(cell, threshold) for cell in cells]
+        lost += Counter(s for c in cells for s, given in c.answers.items() for a in given if a.reason == NOT_REPLAYABLE)
+    summary = score_cells(run, config, read._replace(cells=cells)).summary
+    summary["what_if"] = {
+        "adapter": None if adapter is None else adapter.model_dump(mode="json"),
+        "threshold": threshold,
+        "not_replayable": dict(sorted(lost.items())),
+    }
+    return summary
+
+
+def _without_revision(cell: Cell) -> Cell:
+    return cell._replace(answers={stage: given for stage, given in cell.answers.items() if stage != "revised"})
+
+
+def _with_threshold(cell: Cell, threshold: float) -> Cell:
+    """The cell with all labels by the new threshold. Raises ConfigError for a categorical readout."""
+    fixed = [r.id for r in cell.case.readouts if not r.numeric]
+    if fixed:
+        raise ConfigError(f"--threshold: readout {fixed[0]!r} of case {cell.case.id!r} is categorical: it has none")
+    readouts = tuple(r.model_copy(update={"threshold": threshold}) for r in cell.case.readouts)
+    case = cell.case.model_copy(update={"readouts": readouts})
+    truth = tuple(_relabelled(case, t) for t in cell.truth)
+    answers: Mapping[str, tuple[Answer, ...]] = {
+        stage: tuple(_answer(case, a) for a in given) for stage, given in cell.answers.items()
+    }
+    return cell._replace(case=case, truth=truth, answers=answers)
+
+
+def _relabelled(case: Case, truth: Truth) -> Truth:
+    assert truth.value is not None  # noqa: S101 - check_truth: a numeric truth has a value
+    return truth.model_copy(update={"label": case.readout(truth.readout).classify(truth.value)})
+
+
+def _answer(case: Case, answer: Answer) -> Answer:
+    if answer.label is None:
+        return answer
+    if answer.value is None:
+        return Answer(readout=answer.readout, status="missing", reason=NOT_REPLAYABLE)
+    # its confidence was in the label under the run's own threshold
+    label = case.readout(answer.readout).classify(answer.value)
+    return answer.model_copy(update={"label": label, "confidence": None})
+
+
+def what_if_lines(changed: Mapping[str, Any]) -> Iterator[str]:
+    """What was changed and what is missing for it, for a terminal."""
+    named = [f"adapter {changed['adapter']['name']}"] if changed["adapter"] else []
+    named += [f"threshold {changed['threshold']:g}"] if changed["threshold"] is not None else []
+    lost = ", ".join(f"{stage} {n}" for stage, n in changed["not_replayable"].items() if n)
+    yield f"WHAT IF, nothing written: {', '.join(named)}; answers not replayable: {lost or 'none'}"
