@@ -71,7 +71,7 @@ def clean(tmp_path_factory) -> Fire:
     import pytest_socket
 
     pytest_socket.enable_socket()
-    return fire(tmp_path_factory.mktemp("clean"), repeats=8)
+    return fire(tmp_path_factory.mktemp("clean"), repeats=10)
 
 
 def steps(folder: Path) -> dict[tuple, Stepped]:
@@ -116,7 +116,7 @@ def test_every_fault_of_a_kind_is_counted_and_none_is_scored_as_wrong(clean: Fir
 
 def test_all_faults_in_one_run(clean: Fire, tmp_path: Path) -> None:
     kinds = [name for name in FAULTS if name != "hang"]  # which needs a short timeout
-    made = fire(tmp_path, faults=dict.fromkeys(kinds, 0.8 / len(kinds)), repeats=8)
+    made = fire(tmp_path, faults=dict.fromkeys(kinds, 0.8 / len(kinds)), repeats=10)
     rows = counted(made)
     assert len(rows) == len(kinds)
     assert made.stops > 0
