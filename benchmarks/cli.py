@@ -238,8 +238,8 @@ def beside(
     as_json: Json = False,
 ) -> None:
     """Put static scores beside loop gains, one row a model, with the correlation over models."""
-    from benchmarks.table import print_beside
     from loops.beside import read_summary, static_beside_loop
+    from loops.compare_table import print_beside
 
     summaries = [read_summary(folder) for folder in run_folders]
     static = [s for s in summaries if s.get("kind") in ("bench", "judge")]

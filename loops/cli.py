@@ -166,6 +166,10 @@ def compare(
     finished_only: Annotated[
         bool, typer.Option("--finished-only", help="Compare the cases that all runs have finished.")
     ] = False,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="A run of the static benchmarks, or of a judge, to set beside the gains; repeatable."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare interpretation models on identical cases and menus, pair by pair, from their archives.
@@ -176,12 +180,19 @@ def compare(
     from loops.compare import compare as compare_runs
 
     found = compare_runs(run_folders, vary=vary or [], finished_only=finished_only)
+    if beside:
+        from loops.beside import read_summary, static_beside_loop
+
+        static, gained = ([read_summary(folder) for folder in folders] for folders in (beside, run_folders))
+        found["beside"] = static_beside_loop(static, gained)
     if as_json:
         print_json(found)
         return
-    from loops.compare_table import print_comparison
+    from loops.compare_table import print_beside, print_comparison
 
     print_comparison(terminal.console(), found)
+    if beside:
+        print_beside(terminal.console(), found["beside"])
 
 
 @app.command()

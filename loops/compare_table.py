@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loops.table import USAGE_COLUMNS, usage_cells
+from loops.table import USAGE_COLUMNS, interval, usage_cells
 from loops.trace import printable
 
 RUN_COLUMNS = ("run", "initial", "reviewed", "revised", "gain [95 %]", "missing", "unparsed", "refused", "truncated")
@@ -38,6 +38,25 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
         "pilots (docs/comparing.md).",
         highlight=False,
     )
+
+
+def print_beside(console: Console, found: Mapping[str, Any]) -> None:
+    """Print static scores beside loop gains, as `loops.beside` gives them."""
+    table = _table(("model", "static score [95 %]", "loop gain (points)"))
+    for row in found["rows"]:
+        gain = "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"
+        _add(table, (row["model"], interval(row["static"]), gain))
+    console.print(table)
+    lines = [f"settings that every model has: {', '.join(found['settings']) or 'none'}"]
+    for name in ("pearson", "spearman"):
+        one = found[name]
+        words = interval(one) if one["value"] is not None else f"n/a ({one['reason']})"
+        p = "" if one["p"] is None else f", permutation p {one['p']:.4f}"
+        lines.append(f"{name} over {one['n_models']} models: {words}{p}")
+    if found["unpaired"]:
+        lines.append(f"without a partner: {', '.join(found['unpaired'])}")
+    for line in lines:
+        console.print(Text(printable(line)))
 
 
 def _cases(pilot: Mapping[str, Any]) -> str:
