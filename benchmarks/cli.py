@@ -50,7 +50,7 @@ def check(
     if as_json:
         print_json(facts)
     else:
-        typer.echo("\n".join(f"{key}: {value}" for key, value in facts.items()))
+        _say("\n".join(f"{key}: {value}" for key, value in facts.items()))
 
 
 @app.command()
@@ -79,14 +79,14 @@ def convert(
 
     found = read(form, source, images=images, mapping=mapping, without_images=without_images, keep=keep)
     for problem in found.problems:
-        typer.echo(problem, err=True)
+        _say(problem, err=True)
     if not found.items or (found.problems and not keep_good):
         raise DataError(
             f"{source}: {len(found.problems)} problem(s), {len(found.items)} good items; nothing was written"
             + (" (--keep-good writes the good ones)" if found.items else "")
         )
     write_atomic(out, write_items(found.items))
-    typer.echo(f"{out}: {len(found.items)} items, {len(found.problems)} problem(s)")
+    _say(f"{out}: {len(found.items)} items, {len(found.problems)} problem(s)")
 
 
 @app.command()
@@ -101,8 +101,8 @@ def audit(items: Annotated[Path, typer.Argument(help="An item file.")], as_json:
         print_json([one._asdict() for one in odd])
         return
     for one in odd:
-        typer.echo(f"{one.item}: the key says {one.key}, all others say {one.others}")
-    typer.echo(f"{len(odd)} of {len(found)} items")
+        _say(f"{one.item}: the key says {one.key}, all others say {one.others}")
+    _say(f"{len(odd)} of {len(found)} items")
 
 
 @app.command()
@@ -208,8 +208,8 @@ def shortcut_filter(
         return
     for one in found:
         if one.discard:
-            typer.echo(f"discard {one.item}: {one.n_right} of {one.n} right without the figure")
-    typer.echo(f"{len(kept)} of {len(found)} items kept")
+            _say(f"discard {one.item}: {one.n_right} of {one.n} right without the figure")
+    _say(f"{len(kept)} of {len(found)} items kept")
 
 
 @app.command()
@@ -238,13 +238,20 @@ def beside(
     as_json: Json = False,
 ) -> None:
     """Put static scores beside loop gains, one row a model, with the correlation over models."""
-    from benchmarks.table import print_beside
     from loops.beside import read_summary, static_beside_loop
+    from loops.compare_table import print_beside
 
     summaries = [read_summary(folder) for folder in run_folders]
     static = [s for s in summaries if s.get("kind") in ("bench", "judge")]
     found = static_beside_loop(static, [s for s in summaries if "kind" not in s])
     print_json(found) if as_json else print_beside(terminal.console(), found)
+
+
+def _say(text: str, *, err: bool = False) -> None:
+    """Print a line that may hold words of a file: nothing in it is executed by a terminal."""
+    from loops.trace import printable
+
+    typer.echo(printable(text), err=err)
 
 
 def _make(work: Any, resume: bool, as_json: bool) -> None:
@@ -268,4 +275,4 @@ def _show(summary: dict[str, Any], folder: Path, as_json: bool) -> None:
     from benchmarks.table import print_summary
 
     print_summary(terminal.console(), summary)
-    typer.echo(f"run: {folder}")
+    _say(f"run: {folder}")

@@ -38,7 +38,7 @@ _FILLER = re.compile(
     r"|there|these|this|those|to|was|were|which|while|with"
 )
 _DECISIVE = re.compile(r"no|not|never|neither|nor|without|none|only|all|both")
-_OPTION = re.compile(r"<option>(.*?)</option>", re.DOTALL | re.IGNORECASE)
+_MARK = re.compile(r"<(/?)option>", re.IGNORECASE)
 
 
 class WrongResponse(Value):
@@ -108,8 +108,14 @@ def rewrite_request(item: Item, group: ErrorGroup) -> Request:
 
 def read_rewrite(text: str) -> str | None:
     """The text between the last option marks, on one line; None where there is none."""
-    found = _OPTION.findall(answer_part(text))
-    return " ".join(clean(found[-1]).split()) or None if found else None
+    body = answer_part(text)
+    opened, held = -1, ""
+    for mark in _MARK.finditer(body):
+        if not mark[1]:
+            opened = mark.end()
+        elif opened >= 0:
+            held, opened = body[opened : mark.start()], -1
+    return " ".join(clean(held).split()) or None
 
 
 def screen(text: str, item: Item, kept: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ _SPECIES = re.compile(
 
 FEWEST, MOST = 4, 5
 MAX_WAYS = 1000
+MAX_LENGTH = 20_000
 
 
 def split_options(text: str) -> tuple[str, ...]:
@@ -27,6 +28,8 @@ def split_options(text: str) -> tuple[str, ...]:
     followed by a small letter. Raises ValueError unless there is exactly one way to read four or five options, and
     the labels in doubt allow no other.
     """
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"the options have {len(text)} characters; expected at most {MAX_LENGTH}")
     body = _BREAK.sub("\n", text).strip()
     if body.startswith("[") and body.endswith("]"):
         body = body[1:-1].strip()

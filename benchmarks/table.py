@@ -80,23 +80,6 @@ def print_agreement(console: Console, found: Mapping[str, Any]) -> None:
     _say(console, f"Krippendorff's alpha (ordinal) of all: {'n/a' if alpha is None else f'{alpha:.3f}'}")
 
 
-def print_beside(console: Console, found: Mapping[str, Any]) -> None:
-    """Print static scores beside loop gains."""
-    rows = [
-        (row["model"], interval(row["static"]), "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}")
-        for row in found["rows"]
-    ]
-    _table(console, ("model", "static score [95 %]", "loop gain (points)"), rows)
-    _say(console, f"settings that every model has: {', '.join(found['settings']) or 'none'}")
-    for name in ("pearson", "spearman"):
-        one = found[name]
-        words = interval(one) if one["value"] is not None else f"n/a ({one['reason']})"
-        tail = "" if one["p"] is None else f", permutation p {_p(one['p'])}"
-        _say(console, f"{name} over {one['n_models']} models: {words}{tail}")
-    if found["unpaired"]:
-        _say(console, f"without a partner: {', '.join(found['unpaired'])}")
-
-
 def _choice_rows(summary: Mapping[str, Any]) -> Iterator[Row]:
     yield _row("all", summary["accuracy"], percent=True)
     yield _row("  strict replies only", summary["accuracy_strict"], percent=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loops.table import USAGE_COLUMNS, usage_cells
+from loops.table import USAGE_COLUMNS, interval, usage_cells
 from loops.trace import printable
 
 RUN_COLUMNS = ("run", "initial", "reviewed", "revised", "gain [95 %]", "missing", "unparsed", "refused", "truncated")
@@ -34,7 +34,7 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
                 _add(pairs, line)
             console.print(pairs)
     if found["static"] is not None:
-        _print_static(console, found["static"])
+        print_beside(console, found["static"])
     console.print(
         "Differences are second - first. Intervals and sign flips take cases as clusters; Holm is over all pairs and "
         "pilots (docs/comparing.md).",
@@ -42,31 +42,24 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
     )
 
 
-def _print_static(console: Console, found: Mapping[str, Any]) -> None:
-    """Static scores beside loop gains: a row a model, and the correlation over models."""
-    console.print(
-        Text(f"\nstatic score beside loop gain ({', '.join(found['settings']) or 'no shared setting'})"), style="bold"
-    )
-    table = _table(("model", "static score [95 %]", "loop gain"))
+def print_beside(console: Console, found: Mapping[str, Any]) -> None:
+    """Print static scores beside loop gains, as `loops.beside` gives them."""
+    console.print("\nstatic score beside loop gain", style="bold", highlight=False)
+    table = _table(("model", "static score [95 %]", "loop gain (points)"))
     for row in found["rows"]:
-        _add(
-            table,
-            (row["model"], _numbers(row["static"]), "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"),
-        )
+        gain = "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"
+        _add(table, (row["model"], interval(row["static"]), gain))
     console.print(table)
+    lines = [f"settings that every model has: {', '.join(found['settings']) or 'none'}"]
     for name in ("pearson", "spearman"):
         one = found[name]
-        words = f"n/a, {one['reason']}" if one["value"] is None else f"{_numbers(one)}, permutation p {one['p']:.3g}"
-        console.print(Text(f"{name} over {one['n_models']} models: {words}"))
+        words = interval(one) if one["value"] is not None else f"n/a ({one['reason']})"
+        p = "" if one["p"] is None else f", permutation p {one['p']:.4f}"
+        lines.append(f"{name} over {one['n_models']} models: {words}{p}")
     if found["unpaired"]:
-        console.print(Text(printable(f"without a partner: {', '.join(found['unpaired'])}")))
-
-
-def _numbers(found: Mapping[str, Any]) -> str:
-    value, low, high = found["value"], found["low"], found["high"]
-    if value is None:
-        return "n/a"
-    return f"{value:.3f}" + (" [none]" if low is None or high is None else f" [{low:.3f}, {high:.3f}]")
+        lines.append(f"without a partner: {', '.join(found['unpaired'])}")
+    for line in lines:
+        console.print(Text(printable(line)))
 
 
 def _cases(pilot: Mapping[str, Any]) -> str:

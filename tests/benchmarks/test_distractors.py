@@ -116,3 +116,8 @@ def test_every_distractor_leads_to_its_response():
         assert made.options["ABCDEF".index(trace.letter)] == trace.text
         assert trace.responses[0].run == "run-m"
     assert len({trace.responses[0].response_sha256 for trace in traces}) == 5
+
+
+@pytest.mark.parametrize("unit", ["<option>", "</option>", "<option></option>", "<option>x"])
+def test_a_megabyte_of_marks_is_read(unit):
+    assert read_rewrite(unit * (1_000_000 // len(unit))) is None
