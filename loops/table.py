@@ -56,7 +56,11 @@ def _percent(value: float | None) -> str:
 
 
 def _setup(summary: Mapping[str, Any]) -> str:
-    parts = [f"interpreter {interpreter_name(summary['interpreter'])}", f"simulator {summary['simulator'] or 'none'}", f"adapter {summary['adapter']}"]
+    parts = [
+        f"interpreter {interpreter_name(summary['interpreter'])}",
+        f"simulator {summary['simulator'] or 'none'}",
+        f"adapter {summary['adapter']}",
+    ]
     parts.append(f"policy {summary['policy']}, {summary['measurements']} measurement(s) a case")
     return " · ".join(parts)
 

@@ -90,9 +90,9 @@ def markers(values: Sequence[float]) -> Markup:
 
 def marker(number: int) -> Markup:
     """The marker of this number, for a legend."""
-    return Markup('<svg class="legend" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true">{}</svg>').format(
-        _shape(number)
-    )
+    return Markup(
+        '<svg class="legend" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true">{}</svg>'
+    ).format(_shape(number))
 
 
 def _whisker(low: float, high: float) -> list[Markup]:
@@ -116,7 +116,9 @@ def _strip(drawn: Sequence[Markup], height: int) -> Markup:
 WIDTH, HEIGHT, TOP, BOTTOM, RIGHT = 340, 270, 8, 42, 14
 
 
-def plot(key: str, title: str, about: str, x: Axis, y: Axis, series: Sequence[Series], *, diagonal: bool = False) -> Markup:
+def plot(
+    key: str, title: str, about: str, x: Axis, y: Axis, series: Sequence[Series], *, diagonal: bool = False
+) -> Markup:
     """A plot for one column of a page. `key` makes ids of its own; `about` says in words what the plot shows."""
     left = 20 + 6.4 * max((len(label) for _, label in y.ticks), default=0)
 
@@ -173,11 +175,16 @@ def signed_bar(value: float | None, low: float | None, high: float | None, limit
     def place(x: float) -> float:
         return 50 + 50 * max(-1.0, min(1.0, x / limit))
 
-    drawn = [Markup('<line class="{0}" x1="{1}%" x2="{1}%" y1="0" y2="100%"/>').format("axis" if x == 50 else "grid", x) for x in (0, 50, 100)]
+    drawn = [
+        Markup('<line class="{0}" x1="{1}%" x2="{1}%" y1="0" y2="100%"/>').format("axis" if x == 50 else "grid", x)
+        for x in (0, 50, 100)
+    ]
     if value is not None:
         start, end = sorted((50, place(value)))
         drawn.append(
-            Markup('<rect class="bar-revised" x="{:.2f}%" y="4" width="{:.2f}%" height="10"/>').format(start, end - start)
+            Markup('<rect class="bar-revised" x="{:.2f}%" y="4" width="{:.2f}%" height="10"/>').format(
+                start, end - start
+            )
         )
     if low is not None and high is not None:
         drawn += _whisker(place(low), place(high))

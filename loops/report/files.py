@@ -32,7 +32,9 @@ def check_out(out: Path, runs: list[Path]) -> Path:
         raise ArchiveError(f"{out} exists and is not a report; choose another --out")
     if there - CONTENTS:
         names = ", ".join(sorted(there - CONTENTS)[:5])
-        raise ArchiveError(f"{out} is a report with files of yours in it ({names}); move them away, or choose another --out")
+        raise ArchiveError(
+            f"{out} is a report with files of yours in it ({names}); move them away, or choose another --out"
+        )
     return resolved
 
 

@@ -41,7 +41,12 @@ class Pages:
             finalize=_readable,
         )
         self._environment.globals.update(
-            bar=charts.bar, marker=charts.marker, markers=charts.markers, signed_bar=charts.signed_bar, stages=STAGES, policy=self._policy
+            bar=charts.bar,
+            marker=charts.marker,
+            markers=charts.markers,
+            signed_bar=charts.signed_bar,
+            stages=STAGES,
+            policy=self._policy,
         )
         self._environment.filters.update(percent=_percent, interval=_interval, points=_points, number=_number)
 

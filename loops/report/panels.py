@@ -40,7 +40,7 @@ class Covered(NamedTuple):
     """How often central intervals held the truth: (row, n, share by level)."""
 
     levels: tuple[str, ...]
-    rows: list[tuple[str, int, tuple[float | None, ...]]]
+    rows: list[tuple[str, int, tuple[float, ...]]]
 
 
 class Choices(NamedTuple):
@@ -79,7 +79,9 @@ def calibration_curves(summary: Mapping[str, Any], key: str) -> list[Curves]:
                 Series(name, [Point(b["confidence"], b["accuracy"], b["n"]) for b in found["curve"]], joined=True)
                 for name, found in stated.items()
             ]
-            about = "Points on the diagonal keep their word; below it they promise too much. The numbers are in the table."
+            about = (
+                "Points on the diagonal keep their word; below it they promise too much. The numbers are in the table."
+            )
             x, y = SHARE._replace(label="stated"), SHARE._replace(label="right")
             drawn = plot(f"{key}-{kind}", title, about, x, y, series, diagonal=True)
             numbers = [(name, found["n"], found["brier"], found["ece"]) for name, found in stated.items()]
@@ -94,13 +96,13 @@ def coverage(summary: Mapping[str, Any]) -> Covered | None:
     if not found:
         return None
     levels = tuple(sorted({level for one in found.values() for level in one["covered"]}, key=float))
-    rows = [(name, one["n"], tuple(one["covered"].get(level) for level in levels)) for name, one in found.items()]
+    rows = [(name, one["n"], tuple(one["covered"][level] / one["n"] for level in levels)) for name, one in found.items()]
     return Covered(levels, rows)
 
 
 def gain_limit(gain: Mapping[str, Any]) -> float:
-    """The end of the scale that holds every gain and its interval: 0.25, 0.5 or 1."""
-    ends = [abs(part[g]["accuracy"][k] or 0) for part in gain.values() for g in GAIN_GROUPS for k in ("value", "low", "high")]
+    """The end of the scale that holds every gain over all readouts, and its interval: 0.25, 0.5 or 1."""
+    ends = [abs(part["all"]["accuracy"][key] or 0) for part in gain.values() for key in ("value", "low", "high")]
     return next(limit for limit in (0.25, 0.5, 1.0) if max(ends, default=0) <= limit)
 
 
@@ -120,7 +122,9 @@ def regret_plot(choices: Choices, key: str) -> Markup | None:
     ]
     x = Axis("readouts fewer right than with the oracle", low - 0.3, high + 0.3, _whole(low, high))
     y = Axis("", 0.4, len(ways) + 0.6, [(len(ways) - n, SHORT[way]) for n, way in enumerate(ways)])
-    about = "One line of bubbles for each way of choosing; a bubble's area is the number of cases. The table has the means."
+    about = (
+        "One line of bubbles for each way of choosing; a bubble's area is the number of cases. The table has the means."
+    )
     return plot(f"{key}-regret", "Regret of the first measurement", about, x, y, series)
 
 
@@ -135,7 +139,7 @@ def gain_plot(choices: Choices, key: str) -> Markup | None:
     xs, ys = [p.x for p in points], [p.y for p in points]
     x = Axis("expected gain, readouts", min(0.0, *xs) - 0.2, max(1.0, *xs) + 0.2, _whole(min(0.0, *xs), max(1.0, *xs)))
     y = Axis("realised gain", min(0.0, *ys) - 0.5, max(1.0, *ys) + 0.5, _whole(min(0.0, *ys), max(1.0, *ys)))
-    about = "A bubble's area is the number of cases. The table has the means."
+    about = "A bubble's area is the number of cases. The numbers are below it."
     series = [Series("cases", points, sized=True)]
     return plot(f"{key}-gain", "Expected and realised value of the chosen measurement", about, x, y, series)
 

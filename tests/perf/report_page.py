@@ -130,14 +130,22 @@ def _case(
         ),
         None,
     )
-    table = Table(name="predictions", columns=("readout", "change", "sd"), rows=tuple((p.readout, p.mean, p.sd) for p in predicted))
+    table = Table(
+        name="predictions",
+        columns=("readout", "change", "sd"),
+        rows=tuple((p.readout, p.mean, p.sd) for p in predicted),
+    )
     talk: list[Message] = [
         Message(role="system", parts=(Text(text="Generated system message. " * 20),)),
-        Message(role="user", parts=(Text(text=f"# {case.title}"), Text(text=BRIEF), table, Figure(name="shown", sha256=figure))),
+        Message(
+            role="user",
+            parts=(Text(text=f"# {case.title}"), Text(text=BRIEF), table, Figure(name="shown", sha256=figure)),
+        ),
     ]
     measured = int(rng.integers(4))
     calibrated = tuple(
-        p if i != measured else Prediction(readout=p.readout, mean=float(truth[i]), sd=0.05) for i, p in enumerate(predicted)
+        p if i != measured else Prediction(readout=p.readout, mean=float(truth[i]), sd=0.05)
+        for i, p in enumerate(predicted)
     )
     replies = {}
     for step in ("predict", "review", "revise"):
@@ -147,20 +155,63 @@ def _case(
             yield Selected(case=name, repeat=0, turn=0, measurement=MENU[measured].id), None
             yield Observed(case=name, repeat=0, turn=0, observation=sealed[measured], calibrated=calibrated), None
         asked: tuple[Part, ...] = (Text(text=f"Generated question of the step {step}."),)
-        messages = talk if step == "predict" else [*talk, Message(role="assistant", parts=(Text(text=replies["predict"]),)), Message(role="user", parts=asked)]
-        request = canonical_request(identity, Request(step=step, messages=tuple(messages), readouts=READOUTS, menu=MENU))
+        messages = (
+            talk
+            if step == "predict"
+            else [
+                *talk,
+                Message(role="assistant", parts=(Text(text=replies["predict"]),)),
+                Message(role="user", parts=asked),
+            ]
+        )
+        request = canonical_request(
+            identity, Request(step=step, messages=tuple(messages), readouts=READOUTS, menu=MENU)
+        )
         lost = rng.random() < 0.02
         answers = tuple(
-            Answer(readout=r.id, status="missing", reason="malformed") if lost and step != "predict"
-            else Answer(readout=r.id, status="answered", label=r.classify(float(v)), value=round(float(v), 4), confidence=0.7)
+            Answer(readout=r.id, status="missing", reason="malformed")
+            if lost and step != "predict"
+            else Answer(
+                readout=r.id, status="answered", label=r.classify(float(v)), value=round(float(v), 4), confidence=0.7
+            )
             for r, v in zip(READOUTS, values, strict=True)
         )
-        replies[step] = "not JSON <script>alert(1)</script>" if lost and step != "predict" else canonical_json({"answers": {a.readout: {"label": a.label, "value": a.value} for a in answers}, "explanation": "Generated explanation. " * 15, "measurement": MENU[measured].id})
+        replies[step] = (
+            "not JSON <script>alert(1)</script>"
+            if lost and step != "predict"
+            else canonical_json(
+                {
+                    "answers": {a.readout: {"label": a.label, "value": a.value} for a in answers},
+                    "explanation": "Generated explanation. " * 15,
+                    "measurement": MENU[measured].id,
+                }
+            )
+        )
         usage = Usage(prompt_tokens=700, completion_tokens=120)
         status = "malformed" if lost and step != "predict" else "ok"
         yield (
-            Stepped(case=name, repeat=0, step=step, turn=0, status=status, answers=answers, proposal=MENU[measured].id if step == "predict" else None, attempts=(status,), usage=usage),
-            CallRecord(case=name, repeat=0, step=step, turn=0, attempt=1, request_sha256=sha256_of(request), request=request, reply=Reply(status="ok", text=replies[step], usage=usage), seconds=0.2),
+            Stepped(
+                case=name,
+                repeat=0,
+                step=step,
+                turn=0,
+                status=status,
+                answers=answers,
+                proposal=MENU[measured].id if step == "predict" else None,
+                attempts=(status,),
+                usage=usage,
+            ),
+            CallRecord(
+                case=name,
+                repeat=0,
+                step=step,
+                turn=0,
+                attempt=1,
+                request_sha256=sha256_of(request),
+                request=request,
+                reply=Reply(status="ok", text=replies[step], usage=usage),
+                seconds=0.2,
+            ),
         )
     yield Closed(case=name, repeat=0, outcome="complete", measured=(MENU[measured].id,)), None
 
