@@ -222,8 +222,12 @@ def missing_answers(case: Case, reason: str) -> tuple[Answer, ...]:
 
 
 def archived_request(call: CallRecord) -> Request:
-    """The request of an archived attempt."""
-    return Request.model_validate_json(json.dumps({k: v for k, v in call.request.items() if k != "identity"}))
+    """The request of an archived call. Raises ArchiveError where this version cannot read it."""
+    plain = {key: value for key, value in call.request.items() if key != "identity"}
+    try:
+        return Request.model_validate_json(json.dumps(plain))
+    except ValidationError as error:
+        raise ArchiveError(f"the request of case {call.case!r}, step {call.step}, cannot be read: {error}") from error
 
 
 def _reparse(folder: Path, found: Mapping[tuple[str, int], Parts]) -> list[int]:
@@ -241,12 +245,3 @@ def _reparse(folder: Path, found: Mapping[tuple[str, int], Parts]) -> list[int]:
         reading = {"answers": parsed.answers, "status": parsed.status}
         parts.steps[call.step, call.turn] = stepped.model_copy(update=reading)
     return calls.damaged
-
-
-def archived_request(call: CallRecord) -> Request:
-    """The request of an archived call. Raises ArchiveError where this version cannot read it."""
-    plain = {key: value for key, value in call.request.items() if key != "identity"}
-    try:
-        return Request.model_validate_json(json.dumps(plain))
-    except ValidationError as error:
-        raise ArchiveError(f"the request of case {call.case!r}, step {call.step}, cannot be read: {error}") from error

@@ -17,7 +17,7 @@ from loops.table import interpreter_name
 
 
 class Tally(NamedTuple):
-    """One case of a run, all repeats together: readouts, right answers by stage, transitions, answers without a label."""
+    """One case of a run, all repeats together: readouts, right answers by stage, changes, answers without a label."""
 
     n: int = 0
     initial: int = 0
@@ -87,11 +87,11 @@ def tally(readouts: Iterable[Mapping[str, Any]]) -> dict[str, Tally]:
         right = [int(s is not None and s["label"] == row["truth"]["label"]) for s in stages]
         answered = all(s is not None and s["label"] is not None for s in (stages[0], stages[-1]))
         missing = sum(s is not None and s["label"] is None for s in stages)
-        row_tally = Tally(
-            1, *right, int(answered and right[0] < right[-1]), int(answered and right[0] > right[-1]), missing
-        )
+        corrected = int(answered and right[0] < right[-1])
+        regressed = int(answered and right[0] > right[-1])
+        counts = (1, *right, corrected, regressed, missing)
         before = tallies.get(row["case"], Tally())
-        tallies[row["case"]] = Tally(*(a + b for a, b in zip(before, row_tally, strict=True)))
+        tallies[row["case"]] = Tally._make(a + b for a, b in zip(before, counts, strict=True))
     return tallies
 
 

@@ -96,8 +96,10 @@ def coverage(summary: Mapping[str, Any]) -> Covered | None:
     if not found:
         return None
     levels = tuple(sorted({level for one in found.values() for level in one["covered"]}, key=float))
-    rows = [(name, one["n"], tuple(one["covered"][level] / one["n"] for level in levels)) for name, one in found.items()]
-    return Covered(levels, rows)
+    return Covered(
+        levels,
+        [(name, one["n"], tuple(one["covered"][level] / one["n"] for level in levels)) for name, one in found.items()],
+    )
 
 
 def gain_limit(gain: Mapping[str, Any]) -> float:
@@ -150,14 +152,14 @@ def _whole(low: float, high: float) -> list[tuple[float, str]]:
 
 
 def choice_table(summary: Mapping[str, Any]) -> Sequence[tuple[str, Any, Any, Any]]:
-    """(way, its accuracy and error, expected gain, realised gain) for each way of choosing; empty where there is none."""
+    """(way, its accuracy and error, expected gain, realised gain) by way of choosing; empty where there is none."""
     block = summary.get("choice")
     if not block:
         return ()
-    before = [("before any measurement", block["ways"]["before"], None, None)]
     gain = block["gain"]
-    return before + [
+    ways = [
         (words, block["ways"][way], (gain.get(way) or {}).get("expected"), (gain.get(way) or {}).get("realised"))
         for way, words in WAYS.items()
         if way in block["ways"]
     ]
+    return [("before any measurement", block["ways"]["before"], None, None), *ways]

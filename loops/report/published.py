@@ -1,7 +1,8 @@
 """The published outcomes of the four pilots, once.
 
-Source: OmniVCBench (arXiv 2609.37773), section 4.5 and appendix C, tables 40 and 41: one proprietary model (GPT-5.6-sol), 36
-cases, 108 calls. No intervals are published, and the paper supports no accuracy pooled over the pilots.
+Source: OmniVCBench (arXiv 2609.37773), section 4.5 and appendix C, tables 40 and 41: one proprietary
+model (GPT-5.6-sol), 36 cases, 108 calls. No intervals are published, and the paper supports no
+accuracy pooled over the pilots.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _step(parts: Parts, calls: list[CallRecord], step: str, turn: int, messages:
         case "calibrate":
             return {"calibrated": [_picked(p, "readout", "mean", "sd") for p in parts.observed[turn].calibrated]}
     data: dict[str, Any] = {"calls": [_call(call, messages) for call in calls]}
-    stepped = parts.steps.get((step, turn))  # type: ignore[call-overload]
+    stepped = parts.steps.get((step, turn))
     if stepped is not None:
         data |= {"status": stepped.status, "proposal": stepped.proposal, "attempts": list(stepped.attempts)}
         data["answers"] = [_answer(a) for a in stepped.answers] if step in STAGES.values() else None

@@ -13,7 +13,7 @@ from loops.archive import read_blob
 from loops.report.collect import Run, Tally, collect, pilots
 from loops.report.files import MARKER, check_out, marker, script, whole_folder
 from loops.report.pages import Pages
-from loops.report.traces import OPEN, Messages, TraceReader
+from loops.report.traces import Messages, TraceReader
 
 VERSION = 1
 CHUNK = 200_000
@@ -33,7 +33,8 @@ class Written(NamedTuple):
 def write_report(folders: Sequence[Path], out: Path) -> Written:
     """Write the report of these runs. The same archives give the same bytes.
 
-    Raises ArchiveError where a folder is no run, or where `out` is something else than a report; nothing is written then.
+    Raises ArchiveError where a folder is no run, or where `out` is something else than a report; nothing is written
+    then.
     """
     check_out(out, [folder.resolve() for folder in folders])
     runs = collect(folders)
@@ -74,7 +75,7 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
 class CaseIndex:
     """The list of cases. A case of several runs is one row if the runs share the case file.
 
-    A row is [id, title, pilot's first run, [run, chunk, outcomes, *tally], ...]; `outcomes` are bits of `self.outcomes`.
+    A row is [id, title, [[run, chunk, outcomes, *tally], ...]]; the outcomes are bits of `self.outcomes`.
     """
 
     def __init__(self) -> None:
@@ -130,7 +131,8 @@ class Figures:
 def _write_traces(run: Run, folder: Path, figures: Figures, cases: CaseIndex) -> None:
     """Write the traces of a run in chunks of about CHUNK characters, and add its cases to the list."""
     reader = TraceReader(run.folder, run.record, run.config)
-    messages, traces, size, chunk = Messages(), [], 0, 0
+    messages, size, chunk = Messages(), 0, 0
+    traces: list[list[object]] = []
 
     def write() -> None:
         for figure in messages.figures.values():
