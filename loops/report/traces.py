@@ -208,6 +208,7 @@ def _call(call: CallRecord, messages: Messages) -> dict[str, Any]:
         "sent": json.dumps(reply.sent, sort_keys=True) if reply.sent else "",
         "tokens": [reply.usage.prompt_tokens, reply.usage.completion_tokens],
         "attempt": call.attempt,
+        "repair": call.repair,
         "seconds": call.seconds,
         "messages": [messages.add(m) for m in archived_request(call).messages],
     }

@@ -39,10 +39,9 @@ from evidence.contracts import (
     Truth,
     Usage,
 )
-from evidence.journal import CallRecord
 from evidence.values import canonical_json, sha256_of
-from interpreters.replay import canonical_request
-from loops.archive import Archive, Closed, Observed, Opened, RunRecord, Selected, Stepped
+from interpreters.canonical import RequestWriter, Written
+from loops.archive import Archive, CallKey, Closed, Observed, Opened, RunRecord, Selected, Stepped
 from loops.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +65,7 @@ def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
         }
     )
     identity = {"name": "openai", "model": model}
+    writer = RequestWriter(identity)
     ids = tuple(f"case-{n:05d}" for n in range(n_cases))
     with Archive(folder) as archive:
         figures = [archive.add_blob(_png(n)) for n in range(FIGURES)]
@@ -89,9 +89,9 @@ def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
         )
         for n, name in enumerate(ids):
             truth = np.random.default_rng([7, n]).normal(0, 0.3, len(READOUTS))
-            for event, call in _case(archive, name, truth, skill, figures[n % FIGURES], identity, rng):
+            for event, call in _case(archive, name, truth, skill, figures[n % FIGURES], writer, rng):
                 if call is not None:
-                    archive.add_call(call)
+                    archive.add_call(*call, repair=False, seconds=0.2)
                 archive.add_event(event)
 
 
@@ -101,9 +101,9 @@ def _case(
     truth: np.ndarray,
     skill: float,
     figure: str,
-    identity: dict[str, str],
+    writer: RequestWriter,
     rng: np.random.Generator,
-) -> Iterator[tuple[Opened | Stepped | Selected | Observed | Closed, CallRecord | None]]:
+) -> Iterator[tuple[Opened | Stepped | Selected | Observed | Closed, tuple[CallKey, Written, Reply] | None]]:
     case = Case(
         id=name,
         title=f"Generated {name}",
@@ -167,9 +167,7 @@ def _case(
                 Message(role="user", parts=asked),
             ]
         )
-        request = canonical_request(
-            identity, Request(step=step, messages=tuple(messages), readouts=READOUTS, menu=MENU)
-        )
+        request = writer.write(Request(step=step, messages=tuple(messages), readouts=READOUTS, menu=MENU))
         lost = rng.random() < 0.02
         answers = tuple(
             Answer(readout=r.id, status="missing", reason="malformed")
@@ -204,17 +202,7 @@ def _case(
                 attempts=(status,),
                 usage=usage,
             ),
-            CallRecord(
-                case=name,
-                repeat=0,
-                step=step,
-                turn=0,
-                attempt=1,
-                request_sha256=sha256_of(request),
-                request=request,
-                reply=Reply(status="ok", text=replies[step], usage=usage),
-                seconds=0.2,
-            ),
+            (CallKey(name, 0, step, 0, 1), request, Reply(status="ok", text=replies[step], usage=usage)),
         )
     yield Closed(case=name, repeat=0, outcome="complete", measured=(MENU[measured].id,)), None
 

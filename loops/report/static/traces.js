@@ -313,7 +313,7 @@
 
   function valued(label, value) {
     if (label === null) return null;
-    return el("span", null, el("span", {class: "whole", text: label}), value === null ? "" : " ", value === null ? null : el("span", {class: "whole", text: "(" + number(value) + ")"}));
+    return el("span", null, el("span", {text: label}), value === null ? "" : " ", value === null ? null : el("span", {class: "whole", text: "(" + number(value) + ")"}));
   }
 
   function answers(list, side, first) {
@@ -336,7 +336,7 @@
   }
 
   function reply(call, of) {
-    const used = [call.status];
+    const used = [call.repair ? "repair turn, " + call.status : call.status];
     if (call.finish_reason && call.finish_reason !== "stop") used.push("finish: " + call.finish_reason);
     if (call.tokens[0] !== null || call.tokens[1] !== null) used.push((call.tokens[0] === null ? "?" : call.tokens[0]) + " tokens in, " + (call.tokens[1] === null ? "?" : call.tokens[1]) + " out");
     used.push(call.seconds.toFixed(2) + " s");
@@ -371,7 +371,7 @@
       const caption = el("figcaption", {text: p.caption || p.name});
       if (lost) return el("figure", null, el("p", {class: "note", text: "Figure " + p.name + ": " + lost[1]}), caption);
       const path = "figures/" + p.sha256 + (p.media_type === "image/jpeg" ? ".jpg" : ".png");
-      return el("figure", null, el("a", {href: path}, el("img", {src: path, alt: visible(p.caption || p.name), loading: "lazy"})), caption);
+      return el("figure", null, el("a", {href: path}, el("img", {src: path, alt: visible(p.caption || p.name)})), caption);
     }))];
   }
 
