@@ -73,7 +73,7 @@ def collect(folders: Sequence[Path]) -> list[Run]:
                 config=archived_config(record, folder),
                 summary=scored.summary,
                 tallies=tally(scored.readouts),
-                choices=count_choices(scored._asdict().get("cases", ())),
+                choices=count_choices(scored.cases),
             )
         )
     return runs
