@@ -240,6 +240,18 @@ def show(
 
 
 @app.command()
+def report(
+    run_folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of archived runs.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; an earlier report in it is replaced.")],
+) -> None:
+    """Write runs as pages that open in a browser without a network: tables, charts, every case step by step."""
+    from loops.report import write_report
+
+    written = write_report(run_folders, out)
+    typer.echo(f"{written.out / 'index.html'}: {written.n_cases} cases, {written.n_figures} figures")
+
+
+@app.command()
 def settings(as_json: Json = False) -> None:
     """List the registered components and the shipped configs."""
     from evidence.registry import REGISTRIES
