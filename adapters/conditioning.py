@@ -49,8 +49,9 @@ def _pooled(seen: Sequence[tuple[float, float]]) -> tuple[float, float]:
     exact = [value for value, noise in seen if noise == 0]
     if exact:
         return float(np.mean(exact)), 0.0
-    weights = np.array([1 / noise for _, noise in seen])
-    return float(np.array([value for value, _ in seen]) @ weights / weights.sum()), float(1 / weights.sum())
+    least = min(noise for _, noise in seen)
+    weights = np.array([least / noise for _, noise in seen])
+    return float(np.array([value for value, _ in seen]) @ weights / weights.sum()), float(least / weights.sum())
 
 
 def condition(prior: Gaussian, seen: Measured) -> Gaussian:
