@@ -102,7 +102,7 @@ def read_journal(path: Path) -> Lines:
 
 def scan_journal(path: Path, damaged: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
     """The readable lines of a journal one by one, with their numbers; those of damaged lines go to `damaged`."""
-    for number, line in _numbered(path):
+    for number, line in numbered_lines(path):
         record = read_line(line)
         if record is not None:
             yield number, record
@@ -119,7 +119,8 @@ def read_line(line: bytes) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file as they are, counted from 1; a file that does not exist has none. Raises ArchiveError."""
     if not path.exists():
         return
     try:

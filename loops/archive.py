@@ -21,7 +21,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 from evidence.contracts import Answer, Case, Observation, Prediction, Reply, Step, Truth, Usage
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
-from evidence.journal import CallRecord, Calls, Journal, call_line, read_call_journal, read_journal, scan_journal
+from evidence.journal import (
+    CallRecord,
+    Calls,
+    Journal,
+    call_line,
+    numbered_lines,
+    read_call_journal,
+    read_journal,
+    read_line,
+)
 from evidence.values import Value, canonical_json, sha256_of
 from interpreters.canonical import Written
 
@@ -273,14 +282,27 @@ def read_events(folder: Path) -> tuple[list[Event], list[int]]:
 def read_events_as(kind: TypeAdapter[E], folder: Path) -> tuple[list[E], list[int]]:
     """All events of a run whose events are of this kind. Raises ArchiveError."""
     damaged: list[int] = []
-    path = folder / "events.jsonl"
-    return [_parsed(kind, line, path, number) for number, line in scan_journal(path, damaged)], damaged
+    return list(_scan_as(kind, folder, damaged)), damaged
 
 
 def scan_events(folder: Path, damaged: list[int]) -> Iterator[Event]:
     """The events of a loop one by one, in the order written; the numbers of damaged lines go to `damaged`."""
+    return _scan_as(_EVENT, folder, damaged)
+
+
+def _scan_as(kind: TypeAdapter[E], folder: Path, damaged: list[int]) -> Iterator[E]:
+    """Whole lines are read in one go; only of a line that is no event it is asked whether it is JSON at all."""
     path = folder / "events.jsonl"
-    return (parse_event(line, path, number) for number, line in scan_journal(path, damaged))
+    for number, line in numbered_lines(path):
+        try:
+            event = kind.validate_json(line)
+        except ValidationError:
+            record = read_line(line)
+            if record is None:
+                damaged += [number] if line.strip() else []
+                continue
+            event = _parsed(kind, record, path, number)
+        yield event
 
 
 def parse_event(line: dict[str, Any], path: Path, number: int) -> Event:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -49,6 +49,12 @@ class Cell(NamedTuple):
     baselines: Mapping[str, tuple[Prediction, ...]]
     steps: tuple[Stepped, ...]
     refused: int
+
+    @property
+    def queried(self) -> frozenset[str]:
+        """The readouts that were measured."""
+        found = (self.case.measurement(m).readout for m in self.measured)
+        return frozenset(readout for readout in found if readout is not None)
 
 
 def archived_config(run: RunRecord, folder: Path) -> RunConfig:
@@ -134,15 +140,57 @@ def read_cells(folder: Path, run: RunRecord, config: RunConfig, reparse: bool) -
     events = group_events(folder, run)
     damaged_calls = _reparse(folder, events.parts) if reparse else []
     adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
-    inputs = {case: _inputs(folder, event, config) for case, event in events.opened.items()}
+    shared: dict[str, _Shared] = {}
     cells = []
     for (case, repeat), parts in events.parts.items():
         if case in events.opened and repeat < config.repeats and parts.whole(config.review):
             try:
-                cells.append(_cell(events.opened[case], repeat, parts, inputs[case], adapter))
+                if case not in shared:
+                    opened = events.opened[case]
+                    shared[case] = _Shared(opened, _inputs(folder, opened, config), adapter)
+                cells.append(_cell(shared[case], repeat, parts))
             except (ContractError, ArchiveError) as error:
                 raise ArchiveError(f"{folder / 'events.jsonl'}, case {case!r}: {error}") from error
     return Read(cells, adapter, events.opened, events.damaged, damaged_calls)
+
+
+class _Shared:
+    """What all repeats of a case share: it is checked once, and calibrated once for each way of measuring.
+
+    Raises ContractError where the truth does not answer the readouts.
+    """
+
+    def __init__(self, opened: Opened, inputs: AdapterInputs | None, adapter: Adapter):
+        check_truth(opened.case, opened.truth)
+        self.opened = opened
+        self.inputs = inputs
+        self._adapter = adapter
+        self._readouts = [r.id for r in opened.case.readouts]
+        self._sealed = {o.measurement: o for o in opened.sealed}
+        self._calibrated: dict[tuple[str, ...], tuple[Prediction, ...]] = {}
+
+    def check_observation(self, observation: Observation) -> None:
+        """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""
+        if self._sealed.get(observation.measurement) != observation:
+            raise ArchiveError(f"the observation {observation.measurement!r} differs from the sealed one")
+
+    def check_answers(self, step: Stepped) -> None:
+        """Raise ArchiveError unless answers are to the readouts asked, in order, with labels that were options."""
+        if not step.answers:
+            return
+        if [a.readout for a in step.answers] != self._readouts:
+            raise ArchiveError(f"step {step.step}: answers to {[a.readout for a in step.answers]}")
+        for readout, answer in zip(self.opened.case.readouts, step.answers, strict=True):
+            if answer.label is not None and answer.label not in readout.labels:
+                raise ArchiveError(f"step {step.step}: {answer.label!r} is no option of {readout.id!r}")
+
+    def calibrated(self, measured: tuple[str, ...]) -> tuple[Prediction, ...]:
+        """The adapter's predictions after these measurements, in this order."""
+        if self.inputs is None:
+            return ()
+        if measured not in self._calibrated:
+            self._calibrated[measured] = self._adapter.calibrate(self.inputs, [self._sealed[m] for m in measured])
+        return self._calibrated[measured]
 
 
 def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | None:
@@ -158,50 +206,29 @@ def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | 
         raise ArchiveError(f"{folder}: blob {opened.adapter_inputs} holds no adapter inputs") from error
 
 
-def _cell(opened: Opened, repeat: int, parts: Parts, inputs: AdapterInputs | None, adapter: Any) -> Cell:
-    closed = parts.closed
+def _cell(shared: _Shared, repeat: int, parts: Parts) -> Cell:
+    closed, opened = parts.closed, shared.opened
     assert closed is not None  # noqa: S101 - only whole parts come here
-    observations = [parts.observed[turn].observation for turn in range(len(closed.measured))]
-    _check_sealed(opened, observations)
-    check_truth(opened.case, opened.truth)
+    for turn in range(len(closed.measured)):
+        shared.check_observation(parts.observed[turn].observation)
     steps = tuple(parts.steps[key] for key in sorted(parts.steps, key=lambda k: (k[1], k[0])))
     for step in steps:
-        _check_answers(opened.case, step)
+        shared.check_answers(step)
     return Cell(
         case=opened.case,
         repeat=repeat,
         truth=opened.truth,
         answers=_stage_answers(opened.case, steps),
-        measured=tuple(o.measurement for o in observations),
+        measured=closed.measured,
         outcome=closed.outcome,
         sealed=opened.sealed,
-        inputs=inputs,
-        adapted=() if inputs is None else adapter.calibrate(inputs, observations),
-        simulated=() if inputs is None else inputs.predictions,
+        inputs=shared.inputs,
+        adapted=shared.calibrated(closed.measured),
+        simulated=() if shared.inputs is None else shared.inputs.predictions,
         baselines=opened.baselines,
         steps=steps,
         refused=sum(len(s.refused) for s in parts.selected.values()),
     )
-
-
-def _check_sealed(opened: Opened, observations: Iterable[Observation]) -> None:
-    sealed = {o.measurement: o for o in opened.sealed}
-    for observation in observations:
-        if sealed.get(observation.measurement) != observation:
-            raise ArchiveError(
-                f"case {opened.case.id!r}: the observation {observation.measurement!r} differs from the sealed one"
-            )
-
-
-def _check_answers(case: Case, step: Stepped) -> None:
-    """Answers are to the readouts asked, in order, with labels that were options."""
-    if not step.answers:
-        return
-    if [a.readout for a in step.answers] != [r.id for r in case.readouts]:
-        raise ArchiveError(f"step {step.step}: answers to {[a.readout for a in step.answers]}")
-    for readout, answer in zip(case.readouts, step.answers, strict=True):
-        if answer.label is not None and answer.label not in readout.labels:
-            raise ArchiveError(f"step {step.step}: {answer.label!r} is no option of {readout.id!r}")
 
 
 def _stage_answers(case: Case, steps: Sequence[Stepped]) -> dict[str, tuple[Answer, ...]]:

@@ -6,8 +6,9 @@ Rescoring is the only writer of `scores/`. The same archive gives the same bytes
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from evidence.contracts import Answer, Prediction
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
-from evidence.values import canonical_json, derive_seed
+from evidence.values import Same, canonical_json, derive_seed
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
 from loops.cells import STAGES, Cell, Read, archived_config, missing_answers, read_cells
@@ -92,7 +93,7 @@ def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
     if cells:
         labels = _labels(cells)
         weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
-        queried = np.array([_queried(cell, r.id) for cell in cells for r in cell.case.readouts], dtype=bool)
+        queried = np.array([r.id in cell.queried for cell in cells for r in cell.case.readouts], dtype=bool)
         marks = {
             name: _by_group(_marks(answers, cells, order, labels), queried) for name, answers in _rows(cells).items()
         }
@@ -127,9 +128,8 @@ def _rows(cells: Sequence[Cell]) -> dict[str, Answers]:
     for name in sorted({name for cell in cells for name in cell.baselines}):
         rows[name] = partial(_baseline, name)
     if all(r.numeric for cell in cells for r in cell.case.readouts):
-        rows["constant (near zero)"] = lambda cell: [
-            Prediction(readout=r.id, mean=0.0, sd=0.0) for r in cell.case.readouts
-        ]
+        zeros = {c.case.id: [Prediction(readout=r.id, mean=0.0, sd=0.0) for r in c.case.readouts] for c in cells}
+        rows["constant (near zero)"] = lambda cell: zeros[cell.case.id]
     return rows
 
 
@@ -147,23 +147,29 @@ def _labels(cells: Sequence[Cell]) -> tuple[str, ...]:
 
 
 def _marks(answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...]) -> Marks:
-    rows = []
+    """Predictions are the same objects in every repeat of a case: they are marked once."""
+    code = {label: i for i, label in enumerate(labels)}
+    known: dict[tuple[str, Same[Sequence[Answer | Prediction]]], list[tuple[int, int, int, float]]] = {}
+    rows: list[tuple[int, int, int, float]] = []
     for cell in cells:
-        given = {a.readout: a for a in answers(cell)}
-        for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
-            label, value = _label_value(readout, given.get(readout.id))
-            error = float("nan") if value is None or truth.value is None else abs(value - truth.value)
-            rows.append(
-                (
-                    order[cell.case.id],
-                    labels.index(truth.label),
-                    -1 if label is None else labels.index(label),
-                    error,
-                )
-            )
+        given = answers(cell)
+        key = (cell.case.id, Same(given))
+        if key not in known:
+            known[key] = list(_marked(cell, given, order[cell.case.id], code))
+        rows += known[key]
     columns = np.array(rows, dtype=float).reshape(len(rows), 4)
     whole = columns[:, :3].astype(np.intp)
     return Marks(whole[:, 0], whole[:, 1], whole[:, 2], columns[:, 3])
+
+
+def _marked(
+    cell: Cell, given: Sequence[Answer | Prediction], cluster: int, code: Mapping[str, int]
+) -> Iterator[tuple[int, int, int, float]]:
+    by_readout = {a.readout: a for a in given}
+    for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
+        label, value = _label_value(readout, by_readout.get(readout.id))
+        error = math.nan if value is None or truth.value is None else abs(value - truth.value)
+        yield cluster, code[truth.label], -1 if label is None else code[label], error
 
 
 def _by_group(marks: Marks, queried: NDArray[np.bool_]) -> dict[str, Marks]:
@@ -175,12 +181,8 @@ def _by_group(marks: Marks, queried: NDArray[np.bool_]) -> dict[str, Marks]:
     }
 
 
-def _queried(cell: Cell, readout: str) -> bool:
-    return any(cell.case.measurement(m).readout == readout for m in cell.measured)
-
-
 def _in_group(cell: Cell, readout: str, group: str) -> bool:
-    return group == "all" or (group == "queried") == _queried(cell, readout)
+    return group == "all" or (group == "queried") == (readout in cell.queried)
 
 
 def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str | None, float | None]:
@@ -246,7 +248,7 @@ def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
             "case": cell.case.id,
             "repeat": cell.repeat,
             "readout": readout.id,
-            "queried": _queried(cell, readout.id),
+            "queried": readout.id in cell.queried,
             "truth": {"label": truth.label, "value": rounded(truth.value)},
             "threshold": readout.threshold,
         }
