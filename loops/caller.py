@@ -126,7 +126,13 @@ class Caller:
                 continue
             self._stop_on(place, reply)
             return Asked(
-                request, first.sha256, reply, parsed, tuple(statuses), _total(replies), sum(map(unmetered, replies))
+                request,
+                first.sha256,
+                reply,
+                parsed,
+                tuple(statuses),
+                _total(replies),
+                sum(map(unmetered, replies)) if self.metered else 0,
             )
 
     async def finish(self) -> None:
