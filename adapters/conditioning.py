@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,15 +30,27 @@ class Measured(NamedTuple):
 
 
 def measured(inputs: AdapterInputs, observations: Sequence[Observation]) -> Measured:
-    """The usable numbers among the observations, in the order they were made."""
+    """The usable numbers among the observations, one for each measured readout, in the order of the readouts.
+
+    Several of one readout are pooled by inverse variance; where some have no noise, the others add nothing.
+    """
     place = {readout: i for i, readout in enumerate(inputs.readouts)}
-    usable = [
-        (place[o.readout], o.value, (o.se or 0.0) ** 2)
-        for o in observations
-        if o.status == "measured" and o.readout in place and o.value is not None
-    ]
-    columns = np.array(usable, dtype=float).reshape(len(usable), 3)
+    found: dict[int, list[tuple[float, float]]] = defaultdict(list)
+    for o in observations:
+        if o.readout is not None and o.value is not None and o.informs(place):
+            found[place[o.readout]].append((o.value, (o.se or 0.0) ** 2))
+    pooled = [(at, *_pooled(sorted(found[at]))) for at in sorted(found)]
+    columns = np.array(pooled, dtype=float).reshape(len(pooled), 3)
     return Measured(columns[:, 0].astype(np.intp), columns[:, 1], columns[:, 2])
+
+
+def _pooled(seen: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Value and noise variance of one readout from (value, noise variance) pairs."""
+    exact = [value for value, noise in seen if noise == 0]
+    if exact:
+        return float(np.mean(exact)), 0.0
+    weights = np.array([1 / noise for _, noise in seen])
+    return float(np.array([value for value, _ in seen]) @ weights / weights.sum()), float(1 / weights.sum())
 
 
 def condition(prior: Gaussian, seen: Measured) -> Gaussian:
@@ -50,7 +63,7 @@ def condition(prior: Gaussian, seen: Measured) -> Gaussian:
         return prior
     cross = prior.cov[:, seen.where]
     among = prior.cov[np.ix_(seen.where, seen.where)] + np.diag(seen.noise)
-    gain = np.linalg.solve(among, cross.T).T
+    gain = cross @ np.linalg.pinv(among, hermitian=True)  # a prior without variance has no inverse
     mean = prior.mean + gain @ (seen.value - prior.mean[seen.where])
     cov = prior.cov - gain @ cross.T
     return Gaussian(mean, (cov + cov.T) / 2)

@@ -15,9 +15,12 @@ from evidence.contracts import (
     AdapterInputs,
     Case,
     Interpreter,
+    Joint,
     Measurement,
     Observation,
     Prediction,
+    Readout,
+    Refit,
     Reply,
     Request,
     SelectionPolicy,
@@ -115,6 +118,18 @@ def check_order_of_observations_does_not_matter(subject: Adapter) -> None:
         raise ContractError("the result changed with the order of the observations")
 
 
+def check_joint_agrees_with_calibrate(subject: Adapter) -> None:
+    """An adapter with a joint posterior gives the means and standard deviations of `calibrate` in it."""
+    joint = getattr(subject, "joint", None)
+    if joint is None:
+        return
+    for seen in ([], [_observation("b", 0.4)]):
+        made, both = subject.calibrate(_inputs(), seen), joint(_inputs(), seen)
+        sd = np.sqrt(np.diag(np.array(both.cov)))
+        if not np.allclose([[p.mean, p.sd] for p in made], np.column_stack([both.mean, sd]), atol=1e-9):
+            raise ContractError("joint and calibrate differ in mean or standard deviation")
+
+
 def check_missing_observation_changes_nothing(subject: Adapter) -> None:
     """A measurement that could not be made changes no prediction."""
     missing = Observation(measurement="b", readout="b", status="missing", reason="no cells")
@@ -123,7 +138,7 @@ def check_missing_observation_changes_nothing(subject: Adapter) -> None:
 
 
 def _inputs() -> AdapterInputs:
-    """Four readouts and twelve training perturbations with a common slope, a shift of their own, and noise."""
+    """Four readouts, twelve training perturbations with a common slope, a shift of their own and noise, and refits."""
     rng = np.random.default_rng(0)
     readouts = ("a", "b", "c", "d")
     predictions = tuple(
@@ -146,7 +161,11 @@ def _inputs() -> AdapterInputs:
                     se=0.05,
                 )
             )
-    return AdapterInputs(readouts=readouts, predictions=predictions, training=tuple(training))
+    refits = tuple(
+        Refit(measurements=made, predictions=tuple(p.model_copy(update={"mean": p.mean + 0.1}) for p in predictions))
+        for made in (("b",), ("c",), ("b", "c"))
+    )
+    return AdapterInputs(readouts=readouts, predictions=predictions, training=tuple(training), refits=refits)
 
 
 def _observation(readout: str, value: float) -> Observation:
@@ -157,6 +176,7 @@ ADAPTER_CHECKS = (
     check_calibrates_every_readout,
     check_calibration_is_pure,
     check_order_of_observations_does_not_matter,
+    check_joint_agrees_with_calibrate,
     check_missing_observation_changes_nothing,
 )
 
@@ -190,7 +210,20 @@ def check_empty_menu_selects_nothing(subject: SelectionPolicy) -> None:
 def _view(proposal: str | None) -> SelectionView:
     menu = tuple(Measurement(id=f"m{n}", name=f"measure {n}", readout=f"r{n}") for n in (1, 2, 3))
     predictions = tuple(Prediction(readout=f"r{n}", mean=0.0, sd=0.1 * n) for n in (1, 2, 3))
-    return SelectionView(case="case", open_menu=menu, predictions=predictions, proposal=proposal)
+    joint = Joint(
+        readouts=("r1", "r2", "r3"),
+        mean=(0.0, 0.1, -0.2),
+        cov=((0.01, 0.005, 0.0), (0.005, 0.04, 0.01), (0.0, 0.01, 0.09)),
+    )
+    return SelectionView(
+        case="case",
+        open_menu=menu,
+        predictions=predictions,
+        proposal=proposal,
+        readouts=tuple(Readout(id=r, name=r, threshold=0.1) for r in joint.readouts),
+        joint=joint,
+        noise={"r1": 0.05, "r2": 0.05},
+    )
 
 
 POLICY_CHECKS = (

@@ -6,12 +6,13 @@ calibrates the prediction with what was observed; an interpreter replies to requ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from pydantic import Field, model_validator
 
+from evidence.beliefs import class_probabilities
 from evidence.values import Name, NonNegative, Positive, Value
 
 NUMERIC_LABELS: tuple[str, str, str] = ("down", "near zero", "up")
@@ -51,6 +52,18 @@ class Readout(Value):
         if limit is None:
             raise TypeError(f"readout {self.id!r} is categorical: it has no threshold to classify with")
         return NUMERIC_LABELS[1 + (change > limit) - (change < -limit)]
+
+    def decide(self, prediction: Prediction, threshold: float | None = None) -> str:
+        """The class that a prediction stands for.
+
+        The most probable class where the prediction carries the shape of its distribution (`dof`), which maximises the
+        expected accuracy; else the class of its mean. Of equally probable classes near zero is taken first.
+        """
+        limit = self.threshold if threshold is None else threshold
+        if prediction.dof is None or limit is None:
+            return self.classify(prediction.mean, threshold)
+        chances = class_probabilities(prediction.mean, prediction.sd, limit, prediction.dof)
+        return NUMERIC_LABELS[max((1, 0, 2), key=lambda number: chances[number])]
 
 
 class Perturbation(Value):
@@ -169,6 +182,10 @@ class Observation(Value):
     reason: str = ""
     parts: tuple[Part, ...] = ()
 
+    def informs(self, readouts: Collection[str]) -> bool:
+        """Whether it has a number for one of these readouts."""
+        return self.status == "measured" and self.readout in readouts and self.value is not None
+
 
 class Observed(NamedTuple):
     """An observation and the bytes of the figures among its parts, by sha256."""
@@ -187,11 +204,31 @@ class Truth(Value):
 
 
 class Prediction(Value):
-    """A predicted change of one readout: mean and standard deviation, in the readout's unit."""
+    """A predicted change of one readout: mean and standard deviation, in the readout's unit.
+
+    `dof`: the change follows a Student t with these degrees of freedom and this standard deviation, and is decided by
+    its most probable class (`Readout.decide`). None: nothing is claimed beyond mean and sd.
+    """
 
     readout: Name
     mean: float
     sd: NonNegative
+    dof: Annotated[float, Field(gt=2)] | None = None
+
+
+class Joint(Value):
+    """A joint normal over readouts: mean (n), covariance (n x n), in the readouts' units."""
+
+    readouts: tuple[Name, ...]
+    mean: tuple[float, ...]
+    cov: tuple[tuple[float, ...], ...]
+
+    @model_validator(mode="after")
+    def _square(self) -> Self:
+        n = len(self.readouts)
+        if len(self.mean) != n or len(self.cov) != n or any(len(row) != n for row in self.cov):
+            raise ValueError(f"joint of {n} readouts: expected mean ({n}) and covariance ({n} x {n})")
+        return self
 
 
 class Response(Value):
@@ -215,15 +252,24 @@ class TrainingResidual(Value):
     se: NonNegative
 
 
+class Refit(Value):
+    """What the simulator predicts for the case after it was updated on these measurements (ids, sorted)."""
+
+    measurements: tuple[Name, ...] = Field(min_length=1)
+    predictions: tuple[Prediction, ...]
+
+
 class AdapterInputs(Value):
     """Everything an adapter may use for one case, apart from the observations. Archived, so that it can be replayed.
 
-    `training` holds only perturbations that share no target with the case; truth cells of no case are in it.
+    `training` holds only perturbations that share no target with the case; truth cells of no case are in it. `refits`
+    were made from sealed observations: an adapter may use the one for the observations it is given, and no other.
     """
 
     readouts: tuple[Name, ...]
     predictions: tuple[Prediction, ...]
     training: tuple[TrainingResidual, ...] = ()
+    refits: tuple[Refit, ...] = ()
 
 
 # --- requests and replies ----------------------------------------------------------------------------------------
@@ -398,7 +444,11 @@ class EvidenceSetting(Protocol):
 
 @runtime_checkable
 class Simulator(Protocol):
-    """Predicts the readouts of a perturbation."""
+    """Predicts the readouts of a perturbation.
+
+    Optional: `refit(perturbation, readouts, observations) -> predictions`, the predictions of a copy of the simulator
+    that was updated on observations of this perturbation. It changes nothing in the simulator itself.
+    """
 
     Options: ClassVar[type[Value]]
     accepts: ClassVar[str]
@@ -414,7 +464,11 @@ class Simulator(Protocol):
 
 @runtime_checkable
 class Adapter(Protocol):
-    """Carries observed values over to the simulator's other outputs. A pure function of its arguments."""
+    """Carries observed values over to the simulator's other outputs. A pure function of its arguments.
+
+    Optional: `joint(inputs, observations) -> Joint`, the joint posterior of all readouts, which the policies eig and
+    eag choose by; and `needs_refits = True` for an adapter that looks up `inputs.refits`.
+    """
 
     Options: ClassVar[type[Value]]
 
@@ -444,17 +498,28 @@ class Interpreter(Protocol):
 
 
 class SelectionView(Value):
-    """What a policy may look at. `open_menu` leaves out what was measured and what the budget cannot pay."""
+    """What a policy may look at. `open_menu` leaves out what was measured and what the budget cannot pay.
+
+    joint: the adapter's posterior of all readouts so far, None where the adapter has none. noise: readout -> expected
+    standard error of measuring it, from training responses, never from a sealed observation.
+    """
 
     case: Name
     open_menu: tuple[Measurement, ...]
     predictions: tuple[Prediction, ...] = ()
     proposal: str | None = None
+    readouts: tuple[Readout, ...] = ()
+    joint: Joint | None = None
+    noise: dict[str, NonNegative] = {}
 
 
 @runtime_checkable
 class SelectionPolicy(Protocol):
-    """Chooses one measurement from the menu."""
+    """Chooses one measurement from the menu.
+
+    Optional: `needs_joint = True` for a policy that cannot choose without the adapter's joint posterior, and
+    `check(cases, measurements)`, which raises ConfigError before the first call where the policy does not fit.
+    """
 
     Options: ClassVar[type[Value]]
     uses_proposal: ClassVar[bool]

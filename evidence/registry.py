@@ -89,8 +89,10 @@ ADAPTERS = Registry(
     "vcloop.adapters",
     {
         "affine": "adapters.affine:Affine",
+        "gaussian": "adapters.gaussian:GaussianResiduals",
         "local": "adapters.local:Local",
         "none": "adapters.none:Uncalibrated",
+        "refit": "adapters.refit:Refitted",
     },
 )
 INTERPRETERS = Registry(
@@ -109,6 +111,9 @@ POLICIES = Registry(
     "selection policy",
     "vcloop.policies",
     {
+        "eag": "loops.policies:ExpectedAccuracyGain",
+        "eig": "loops.policies:ExpectedInformationGain",
+        "fixed": "loops.policies:FixedOrder",
         "max_variance": "loops.policies:MaxVariance",
         "model": "loops.policies:ModelProposal",
         "random": "loops.policies:RandomChoice",

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, TypeGuard
 
+from evidence.beliefs import class_probabilities
 from evidence.contracts import NUMERIC_LABELS, Measurement, NoOptions, Readout, Reply, Request, Table
 from evidence.values import Value
 from interpreters.static_rules import STEPS, static_reply
@@ -20,10 +21,11 @@ TABLES = ("calibrated", "predictions")
 
 
 class Belief(NamedTuple):
-    """A change of one readout: mean and standard deviation."""
+    """A change of one readout: mean, standard deviation, and the most probable class where the table names one."""
 
     mean: float
     sd: float
+    label: str | None = None
 
 
 class RulesInterpreter:
@@ -66,7 +68,9 @@ def _beliefs(request: Request) -> dict[str, Belief]:
         newest = next((t for t in reversed(tables) if t.name == name), None)
         if newest is not None:
             return {
-                str(row[0]): Belief(row[1], row[2]) for row in newest.rows if _is_number(row[1]) and _is_number(row[2])
+                str(row[0]): Belief(row[1], row[2], str(row[3]) if newest.columns[3:] == ("class",) else None)
+                for row in newest.rows
+                if _is_number(row[1]) and _is_number(row[2])
             }
     return {}
 
@@ -77,22 +81,14 @@ def _is_number(cell: object) -> TypeGuard[float]:
 
 def _answer(readout: Readout, belief: Belief, cautious: bool) -> dict[str, Any]:
     towards_zero = math.copysign(max(0.0, abs(belief.mean) - belief.sd), belief.mean) if cautious else belief.mean
-    label = readout.classify(towards_zero)
+    label = belief.label if belief.label in readout.labels else readout.classify(towards_zero)
     confidence = _class_probabilities(readout, belief)[NUMERIC_LABELS.index(label)]
     return {"label": label, "value": round(belief.mean, 4) + 0.0, "confidence": round(confidence, 4)}
 
 
 def _class_probabilities(readout: Readout, belief: Belief) -> tuple[float, float, float]:
     """P(down), P(near zero), P(up) of a normal belief."""
-    limit = readout.threshold or 0.0
-    below, above = _normal_cdf(-limit, belief), _normal_cdf(limit, belief)
-    return below, above - below, 1 - above
-
-
-def _normal_cdf(x: float, belief: Belief) -> float:
-    if belief.sd == 0:
-        return float(x >= belief.mean)
-    return 0.5 * (1 + math.erf((x - belief.mean) / (belief.sd * math.sqrt(2))))
+    return class_probabilities(belief.mean, belief.sd, readout.threshold or 0.0)
 
 
 def _least_certain(request: Request, beliefs: Mapping[str, Belief]) -> str:

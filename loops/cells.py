@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from evidence.checks import check_truth
-from evidence.contracts import AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
+from evidence.contracts import Adapter, AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
 from evidence.errors import ArchiveError, ContractError
 from evidence.journal import CallRecord
 from evidence.registry import ADAPTERS
@@ -42,6 +42,8 @@ class Cell(NamedTuple):
     answers: Mapping[str, tuple[Answer, ...]]
     measured: tuple[str, ...]
     outcome: str
+    sealed: tuple[Observation, ...]
+    inputs: AdapterInputs | None
     adapted: tuple[Prediction, ...]
     simulated: tuple[Prediction, ...]
     baselines: Mapping[str, tuple[Prediction, ...]]
@@ -115,9 +117,10 @@ def group_events(folder: Path, run: RunRecord) -> Events:
 
 
 class Read(NamedTuple):
-    """The finished cells of a run in no order, the cases as opened, and the numbers of damaged lines."""
+    """The finished cells of a run in no order, the adapter, the cases as opened, and the numbers of damaged lines."""
 
     cells: list[Cell]
+    adapter: Adapter
     opened: Mapping[str, Opened]
     damaged: list[int]
     damaged_calls: list[int]
@@ -136,7 +139,7 @@ def read_cells(folder: Path, run: RunRecord, config: RunConfig, reparse: bool) -
                 cells.append(_cell(events.opened[case], repeat, parts, inputs[case], adapter))
             except (ContractError, ArchiveError) as error:
                 raise ArchiveError(f"{folder / 'events.jsonl'}, case {case!r}: {error}") from error
-    return Read(cells, events.opened, events.damaged, damaged_calls)
+    return Read(cells, adapter, events.opened, events.damaged, damaged_calls)
 
 
 def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | None:
@@ -168,6 +171,8 @@ def _cell(opened: Opened, repeat: int, parts: Parts, inputs: AdapterInputs | Non
         answers=_stage_answers(opened.case, steps),
         measured=tuple(o.measurement for o in observations),
         outcome=closed.outcome,
+        sealed=opened.sealed,
+        inputs=inputs,
         adapted=() if inputs is None else adapter.calibrate(inputs, observations),
         simulated=() if inputs is None else inputs.predictions,
         baselines=opened.baselines,

@@ -156,7 +156,9 @@ def rescore(
 
 @app.command()
 def compare(
-    run_folders: Annotated[list[Path], typer.Argument(help="Two or more run folders; several pilots may be mixed.")],
+    run_folders: Annotated[
+        list[Path], typer.Argument(help="Two or more run folders; several pilots, and static runs, may be mixed.")
+    ],
     vary: Annotated[
         list[str] | None,
         typer.Option(
@@ -166,10 +168,6 @@ def compare(
     finished_only: Annotated[
         bool, typer.Option("--finished-only", help="Compare the cases that all runs have finished.")
     ] = False,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option(help="A run of the static benchmarks, or of a judge, to set beside the gains; repeatable."),
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compare interpretation models on identical cases and menus, pair by pair, from their archives.
@@ -180,19 +178,12 @@ def compare(
     from loops.compare import compare as compare_runs
 
     found = compare_runs(run_folders, vary=vary or [], finished_only=finished_only)
-    if beside:
-        from loops.beside import read_summary, static_beside_loop
-
-        static, gained = ([read_summary(folder) for folder in folders] for folders in (beside, run_folders))
-        found["beside"] = static_beside_loop(static, gained)
     if as_json:
         print_json(found)
         return
-    from loops.compare_table import print_beside, print_comparison
+    from loops.compare_table import print_comparison
 
     print_comparison(terminal.console(), found)
-    if beside:
-        print_beside(terminal.console(), found["beside"])
 
 
 @app.command()
@@ -246,6 +237,18 @@ def show(
         print_json(trace)
     else:
         print_trace(terminal.console(), trace)
+
+
+@app.command()
+def report(
+    run_folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of archived runs.")],
+    out: Annotated[Path, typer.Option(help="The folder to write; an earlier report in it is replaced.")],
+) -> None:
+    """Write runs as pages that open in a browser without a network: tables, charts, every case step by step."""
+    from loops.report import write_report
+
+    written = write_report(run_folders, out)
+    typer.echo(f"{written.out / 'index.html'}: {written.n_cases} cases, {written.n_figures} figures")
 
 
 @app.command()

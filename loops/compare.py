@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evidence.values import derive_seed
+from loops.archive import read_run
+from loops.beside import model_of, read_summary, static_beside_loop
 from loops.cells import STAGES
 from loops.contenders import Contender, Pilot, read_pilots
 from scoring.clusters import ClusterMean, cluster_mean
@@ -45,10 +47,23 @@ Items = Mapping[tuple[str, str], Item]
 
 
 def compare(folders: Sequence[Path], *, vary: Sequence[str] = (), finished_only: bool = False) -> dict[str, Any]:
-    """Compare the runs of each pilot pairwise. Raises ConfigError where they are not comparable, and says why."""
-    pilots = [_compare(pilot) for pilot in read_pilots(folders, vary=vary, finished_only=finished_only)]
+    """Compare the runs of each pilot pairwise, and put static scores beside their gains where static runs are given.
+
+    Raises ConfigError where runs are not comparable, and says why.
+    """
+    static = [folder for folder in folders if read_run(folder, None).kind != "loop"]
+    loops = [folder for folder in folders if folder not in static]
+    found = read_pilots(loops, vary=vary, finished_only=finished_only)
+    pilots = [_compare(pilot) for pilot in found]
     _adjust(pilots)
-    return {"format": 1, "vary": sorted(vary), "finished_only": finished_only, "pilots": pilots}
+    summaries = [contender.scored.summary for pilot in found for contender in pilot.contenders]
+    return {
+        "format": 1,
+        "vary": sorted(vary),
+        "finished_only": finished_only,
+        "pilots": pilots,
+        "static": static_beside_loop([read_summary(folder) for folder in static], summaries) if static else None,
+    }
 
 
 def _compare(pilot: Pilot) -> dict[str, Any]:
@@ -94,12 +109,12 @@ def items_of(contender: Contender, cases: Sequence[str]) -> Items:
 def _alone(contender: Contender, items: Items, seed: int) -> dict[str, Any]:
     """One run beside the others: its accuracies and gain, and what is missing."""
     summary, cases = contender.scored.summary, [case for case, _ in items]
-    calls, asked = summary["calls"], summary["interpreter"]
+    calls = summary["calls"]
     stages = _stages(items)
     return {
         "label": contender.label,
         "run": contender.run.name,
-        "interpreter": str(asked.get("model") or asked.get("name", "?")),
+        "interpreter": model_of(summary["interpreter"]),
         "repeats": contender.config.repeats,
         "n_cells_open": summary["n_cells_open"],
         "accuracy": {s: _plain(cluster_mean(_shares(items, s), cases, seed=seed)) for s in stages},

@@ -33,6 +33,8 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
             for line in _pair(pair):
                 _add(pairs, line)
             console.print(pairs)
+    if found["static"] is not None:
+        print_beside(console, found["static"])
     console.print(
         "Differences are second - first. Intervals and sign flips take cases as clusters; Holm is over all pairs and "
         "pilots (docs/comparing.md).",
@@ -42,6 +44,7 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
 
 def print_beside(console: Console, found: Mapping[str, Any]) -> None:
     """Print static scores beside loop gains, as `loops.beside` gives them."""
+    console.print("\nstatic score beside loop gain", style="bold", highlight=False)
     table = _table(("model", "static score [95 %]", "loop gain (points)"))
     for row in found["rows"]:
         gain = "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"

@@ -57,6 +57,8 @@ def read_pilots(folders: Sequence[Path], *, vary: Sequence[str] = (), finished_o
     unknown = [key for key in vary if key not in MAY_VARY]
     if unknown:
         raise ConfigError(f"--vary: no key {unknown[0]!r}.{did_you_mean(unknown[0], MAY_VARY)}")
+    if not folders:
+        raise ConfigError("no loop run is given; compare static runs with vcloop bench compare")
     twice = [str(f) for n, f in enumerate(folders) if f.resolve() in {other.resolve() for other in folders[:n]}]
     if twice:
         raise ConfigError(f"{twice[0]} is given twice; a run is not compared with itself")

@@ -36,7 +36,7 @@ def observation_exhibit(
     if "table" in modalities:
         parts.append(_observation_table(observations[-1]))
         if calibrated:
-            parts.append(_table("calibrated", calibrated))
+            parts.append(_calibrated_table(case, calibrated))
     measured = {o.readout: (o.value, o.se or 0.0) for o in observations if o.readout and o.value is not None}
     series = {"predicted": _points(before), "calibrated": _points(calibrated), "measured": measured}
     title = "Predicted, calibrated and measured change"
@@ -66,6 +66,15 @@ def _points(predictions: Sequence[Prediction]) -> Points:
 def _table(name: str, predictions: Sequence[Prediction]) -> Table:
     rows = tuple((p.readout, round(p.mean, 4), round(p.sd, 4)) for p in predictions)
     return Table(name=name, columns=("readout", "change", "sd"), rows=rows)
+
+
+def _calibrated_table(case: Case, calibrated: Sequence[Prediction]) -> Table:
+    """The calibrated predictions; with the class each stands for, where the adapter says more than mean and sd."""
+    plain = _table("calibrated", calibrated)
+    if all(p.dof is None for p in calibrated):
+        return plain
+    rows = tuple((*row, case.readout(p.readout).decide(p)) for row, p in zip(plain.rows, calibrated, strict=True))
+    return Table(name=plain.name, columns=(*plain.columns, "class"), rows=rows)
 
 
 def _observation_table(observation: Observation) -> Table:

@@ -27,6 +27,7 @@ from loops.archive import TRANSPORT_FAULTS, Archive, CaseOutcome, Closed, Observ
 from loops.caller import Asked, Caller, Place, stepped
 from loops.config import RunConfig
 from loops.exhibits import observation_exhibit, prediction_exhibit
+from loops.information import expected_noise, joint_posterior
 from loops.prepare import Prepared, affordable
 
 
@@ -99,7 +100,7 @@ class Steps:
                 return {"fault": _fault(asked)}
             proposal = asked.parsed.proposal
             reason = "" if _usable(asked.parsed) else "no valid selection"
-        view = SelectionView(case=state["case"], open_menu=menu, predictions=self._calibrated(state), proposal=proposal)
+        view = self._view(state, menu, proposal)
         seed = derive_seed(self.config.seed, "select", state["case"], str(state["repeat"]), str(state["turn"]))
         chosen = None if reason else self.policy.select(view, seed=seed)
         reason = reason or ("" if chosen else "no measurement")
@@ -205,6 +206,20 @@ class Steps:
     def _open_menu(self, state: LoopState) -> tuple[Measurement, ...]:
         case = self.cases[state["case"]].case
         return tuple(case.measurement(m) for m in affordable(state["measured"], case, self.config.budget.cost))
+
+    def _view(self, state: LoopState, menu: Sequence[Measurement], proposal: str | None) -> SelectionView:
+        """What the policy may look at: of what was sealed, only what has been measured."""
+        prepared = self.cases[state["case"]]
+        seen = [prepared.sealed[m].observation for m in state["measured"]]
+        return SelectionView(
+            case=state["case"],
+            open_menu=tuple(menu),
+            predictions=self._calibrated(state),
+            proposal=proposal,
+            readouts=prepared.case.readouts,
+            joint=joint_posterior(self.adapter, prepared.inputs, seen),
+            noise={} if prepared.inputs is None else expected_noise(prepared.inputs),
+        )
 
     def _calibrated(self, state: LoopState) -> tuple[Prediction, ...]:
         prepared = self.cases[state["case"]]

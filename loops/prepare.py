@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from evidence.checks import check_observation, check_predictions, check_truth
+from evidence.checks import check_observation, check_truth
 from evidence.contracts import (
     AdapterInputs,
     Case,
     EvidenceSetting,
     Observed,
-    Perturbation,
     Prediction,
-    Response,
     Simulator,
-    TrainingResidual,
     Truth,
 )
 from evidence.errors import ConfigError, ContractError, VcloopError
 from evidence.registry import SETTINGS
+from evidence.residuals import Predictor, adapter_inputs
 from evidence.values import derive_seed
 from loops.config import Loaded
+from loops.refits import refit_menu
 
 
 class Prepared(NamedTuple):
@@ -51,11 +49,24 @@ def prepare(loaded: Loaded) -> Ready:
         error.add_note(f"while opening case file {loaded.case_path}")
         raise
     simulator = _fitted(setting, loaded)
-    predictor = None if simulator is None else _Predictor(simulator)
+    predictor = None if simulator is None else Predictor(simulator)
     cases = setting.cases()
+    check_policy(loaded, cases)
     if [c.id for c in cases] != [c.id for c in loaded.case_file.cases]:
         raise ContractError(f"setting {loaded.case_file.setting!r} changed the cases or their order")
     return Ready(setting, tuple(_prepare_case(setting, predictor, case, loaded) for case in cases))
+
+
+def check_policy(loaded: Loaded, cases: Sequence[Case]) -> None:
+    """Raise ConfigError where the policy cannot choose with this adapter, or from these menus."""
+    if getattr(loaded.policy, "needs_joint", False) and not hasattr(loaded.adapter, "joint"):
+        raise ConfigError(
+            f"policy {loaded.config.policy.name!r} chooses by the joint posterior of all readouts, which adapter "
+            f"{loaded.config.adapter.name!r} does not give; use adapter 'gaussian'"
+        )
+    check = getattr(loaded.policy, "check", None)
+    if check is not None:
+        check(cases, loaded.config.budget.measurements)
 
 
 def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:
@@ -79,23 +90,7 @@ def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:
     return fitted
 
 
-class _Predictor:
-    """Predictions by perturbation and readouts, each asked for once."""
-
-    def __init__(self, simulator: Simulator):
-        self.simulator = simulator
-        self._made: dict[tuple[str, tuple[str, ...]], tuple[Prediction, ...]] = {}
-
-    def __call__(self, perturbation: Perturbation, readouts: Sequence[str]) -> tuple[Prediction, ...]:
-        key = (perturbation.id, tuple(readouts))
-        if key not in self._made:
-            made = self.simulator.predict(perturbation, key[1])
-            check_predictions(f"simulator, perturbation {perturbation.id!r}", key[1], made)
-            self._made[key] = made
-        return self._made[key]
-
-
-def _prepare_case(setting: EvidenceSetting, predict: _Predictor | None, case: Case, loaded: Loaded) -> Prepared:
+def _prepare_case(setting: EvidenceSetting, predict: Predictor | None, case: Case, loaded: Loaded) -> Prepared:
     try:
         truth = setting.truth(case)
         check_truth(case, truth)
@@ -104,46 +99,17 @@ def _prepare_case(setting: EvidenceSetting, predict: _Predictor | None, case: Ca
             check_observation(case, measurement, seen.observation)
         inputs = None
         if predict is not None:
-            ids = tuple(r.id for r in case.readouts)
-            inputs = AdapterInputs(
-                readouts=ids,
-                predictions=predict(case.perturbation, ids),
-                training=_residuals(predict, case, setting.responses(case)),
-            )
+            inputs = adapter_inputs(setting, predict, case)
+            if getattr(loaded.adapter, "needs_refits", False):
+                refits = refit_menu(
+                    predict.simulator, case, [s.observation for s in sealed.values()], loaded.config.budget
+                )
+                inputs = inputs.model_copy(update={"refits": refits})
             loaded.adapter.calibrate(inputs, ())
         return Prepared(case, truth, sealed, setting.baselines(case), inputs)
     except Exception as error:
         error.add_note(f"while preparing case {case.id!r} of setting {loaded.case_file.setting!r}")
         raise
-
-
-def _residuals(predict: _Predictor, case: Case, responses: Sequence[Response]) -> tuple[TrainingResidual, ...]:
-    """Training responses beside their predictions. Raises ContractError where one shares a target with the case."""
-    grouped: dict[str, list[Response]] = defaultdict(list)
-    for response in responses:
-        shared = sorted(set(response.perturbation.targets) & set(case.perturbation.targets))
-        if shared or response.perturbation.id == case.perturbation.id:
-            raise ContractError(
-                f"training perturbation {response.perturbation.id!r} shares {shared} with the case: its residuals "
-                "would leak the answer"
-            )
-        grouped[response.perturbation.id].append(response)
-    rows = []
-    for group in grouped.values():
-        perturbation = group[0].perturbation
-        for response, predicted in zip(group, predict(perturbation, [r.readout for r in group]), strict=True):
-            rows.append(
-                TrainingResidual(
-                    perturbation=perturbation.id,
-                    targets=perturbation.targets,
-                    readout=response.readout,
-                    predicted=predicted.mean,
-                    sd=predicted.sd,
-                    value=response.value,
-                    se=response.se,
-                )
-            )
-    return tuple(rows)
 
 
 def affordable(measured: Sequence[str], case: Case, cost: float | None) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from evidence.values import canonical_json, derive_seed
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
 from loops.cells import STAGES, Cell, Read, archived_config, missing_answers, read_cells
+from loops.choice import choice_rows, summarise
 from loops.config import Prices, RunConfig
 from loops.gain import gain_block
 from loops.usage import CALLS_OF, calls_of, usage_of
@@ -36,6 +37,7 @@ class Scored(NamedTuple):
 
     summary: dict[str, Any]
     readouts: list[dict[str, Any]]
+    cases: list[dict[str, Any]]
 
 
 def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
@@ -43,8 +45,9 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     scored = compute_scores(folder, reparse=reparse)
     text = json.dumps(scored.summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     write_atomic(folder / "scores" / "summary.json", (text + "\n").encode(), error=ArchiveError)
-    lines = "".join(canonical_json(row) + "\n" for row in scored.readouts)
-    write_atomic(folder / "scores" / "readouts.jsonl", lines.encode(), error=ArchiveError)
+    for name, rows in (("readouts", scored.readouts), ("cases", scored.cases)):
+        lines = "".join(canonical_json(row) + "\n" for row in rows)
+        write_atomic(folder / "scores" / f"{name}.jsonl", lines.encode(), error=ArchiveError)
     return scored.summary
 
 
@@ -105,7 +108,9 @@ def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
         summary["calibration"] = calibration_block(cells)
         summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
         summary["class_balance"] = _balance(cells)
-    return Scored(summary, [row for cell in cells for row in _readout_rows(cell)])
+    choices = choice_rows(cells, read.adapter, config.adapter.name, config.budget.cost)
+    summary["choice"] = summarise(choices)
+    return Scored(summary, [row for cell in cells for row in _readout_rows(cell)], choices)
 
 
 Answers = Callable[[Cell], Sequence[Answer | Prediction]]
@@ -182,7 +187,7 @@ def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str |
     if given is None:
         return None, None
     if isinstance(given, Prediction):
-        return readout.classify(given.mean), given.mean
+        return readout.decide(given), given.mean
     return given.label, given.value
 
 

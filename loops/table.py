@@ -124,6 +124,7 @@ def notes(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"cases: {outcomes or 'none'}" + (
         f", not finished {summary['n_cells_open']}" if summary["n_cells_open"] else ""
     )
+    yield from _choice(summary.get("choice"))
     calls = summary["calls"]
     statuses = ", ".join(f"{status} {n}" for status, n in calls["attempts_by_status"].items())
     yield f"calls: {calls['n']} in {calls['n_attempts']} attempts ({statuses or 'none'}), repaired {calls['repaired']}"
@@ -136,3 +137,12 @@ def notes(summary: Mapping[str, Any]) -> Iterator[str]:
     if summary["damaged_lines"]:
         listed = ", ".join(map(str, summary["damaged_lines"]))
         yield f"{len(summary['damaged_lines'])} damaged line(s) in events.jsonl: {listed}"
+
+
+def _choice(choice: Mapping[str, Any] | None) -> Iterator[str]:
+    """How the first measurement was chosen, beside what other choices would have given."""
+    if choice is None:
+        return
+    ways = {w: s["accuracy"] for w, s in choice["ways"].items() if s["accuracy"] is not None and w != "before"}
+    given = ", ".join(f"{way} {100 * accuracy:.1f} %" for way, accuracy in ways.items())
+    yield f"simulator + adapter after the first measurement, by who chooses it: {given}"

@@ -9,6 +9,7 @@ whether the graph is right. Where the graph has no path from the target to the r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, TypeAlias
@@ -17,10 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from evidence.contracts import Perturbation, Prediction
+from evidence.contracts import Observation, Perturbation, Prediction
 from evidence.discrete import HIGH, N_LEVELS, DiscreteCells
 from evidence.errors import ConfigError, ContractError, did_you_mean
 from evidence.values import Number, Value, derive_seed
+from simulators.bayes_update import high_fractions, impose, joint_states
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -38,11 +40,13 @@ class BayesNetOptions(Value):
     """Options of the network.
 
     pseudocount: Dirichlet prior count added to every cell of every CPT (1 = Laplace). draws: posterior draws behind
-    the standard deviation.
+    the standard deviation. refit_cells: how many cells the network's own prediction of a readout counts for when it is
+    refitted on a measurement of that readout.
     """
 
     pseudocount: Annotated[Number, Field(gt=0, le=1e6)] = 1.0
     draws: Annotated[int, Field(ge=2, le=10_000)] = 200
+    refit_cells: Annotated[Number, Field(gt=0, le=1e6)] = 10.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +92,43 @@ class BayesNet:
         """
         if self._network is None:
             raise ContractError("expected fit before predict")
-        self._check(self._network, perturbation, readouts)
-        network = self._network
+        after = marginals(self._after(self._network, perturbation, readouts))
+        return tuple(self._prediction(name, after[name][:, HIGH] - self._baseline[name][:, HIGH]) for name in readouts)
+
+    def refit(
+        self, perturbation: Perturbation, readouts: Sequence[str], observations: Sequence[Observation]
+    ) -> tuple[Prediction, ...]:
+        """Predictions of the network updated on measured changes (see simulators.bayes_update); itself unchanged.
+
+        A measured high-state fraction is pooled with the predicted one by numbers of cells (`n_cells`, else the number
+        behind the standard error). Deviations: of that fraction where measured, else as in `predict`.
+        """
+        before = self.predict(perturbation, readouts)
+        network = self._after(self._network, perturbation, readouts)  # type: ignore[arg-type]  # predict has checked it
+        tables = {node: network.tables[node][0] for node in network.nodes}
+        joint = joint_states(network.parents, tables)
+        place = {node: n for n, node in enumerate(network.nodes)}
+        predicted = high_fractions(joint)
+        pooled, sd = {}, {p.readout: p.sd for p in before}
+        for seen in sorted((o for o in observations if o.informs(readouts)), key=lambda o: o.measurement):
+            readout, axis = str(seen.readout), place[str(seen.readout)]
+            measured = min(1.0, max(0.0, float(self._baseline[readout][0, HIGH]) + float(seen.value or 0.0)))
+            cells = _cells_behind(seen, measured)
+            share = self.options.refit_cells / (self.options.refit_cells + cells)
+            fraction = share * float(predicted[axis]) + (1 - share) * measured
+            pooled[axis] = fraction
+            sd[readout] = math.sqrt(fraction * (1 - fraction) / (self.options.refit_cells + cells))
+        high = high_fractions(impose(joint, pooled))
+        return tuple(
+            Prediction(readout=r, mean=float(high[place[r]] - self._baseline[r][0, HIGH]), sd=sd[r]) for r in readouts
+        )
+
+    def _after(self, network: Network, perturbation: Perturbation, readouts: Sequence[str]) -> Network:
+        """The network after the intervention."""
+        self._check(network, perturbation, readouts)
         for target in perturbation.targets:
             network = network.do(target, DO[perturbation.action])
-        after = marginals(network)
-        return tuple(self._prediction(name, after[name][:, HIGH] - self._baseline[name][:, HIGH]) for name in readouts)
+        return network
 
     def _prediction(self, readout: str, change: Array) -> Prediction:
         return Prediction(readout=readout, mean=float(change[0]), sd=float(change[1:].std(ddof=1)))
@@ -107,6 +142,12 @@ class BayesNet:
             raise ConfigError(
                 f"perturbation {perturbation.id!r}: expected an action of {', '.join(DO)}, got {perturbation.action!r}"
             )
+
+
+def _cells_behind(seen: Observation, fraction: float) -> float:
+    if seen.n_cells is not None:
+        return float(seen.n_cells)
+    return max(fraction * (1 - fraction), 1e-4) / seen.se**2 if seen.se else math.inf
 
 
 def learn(training: DiscreteCells, options: BayesNetOptions, seed: int) -> Network:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from evidence.contracts import Perturbation, Prediction
+from evidence.conditions import Condition
+from evidence.contracts import Observation, Perturbation, Prediction
 from evidence.errors import ConfigError, ContractError, DataError
 from evidence.expression import ExpressionPrograms
 from evidence.values import Number, Value
@@ -44,6 +45,7 @@ class StoredResponses:
         self.options = options
         self._table: ResponseTable | None = None
         self._training: ExpressionPrograms | None = None
+        self._members: Any = None
 
     def identity(self) -> dict[str, Any]:
         """Which table answers: its content hash and who made it."""
@@ -112,10 +114,73 @@ class StoredResponses:
         return np.full(estimate.mean.shape, self.options.sd)
 
 
+class GearsOptions(StoredOptions):
+    """Options of GEARS. members: folder of the trained members behind the table, which adapter refit fine-tunes."""
+
+    members: Path | None = None
+
+
 class Gears(StoredResponses):
     """GEARS (Roohani et al. 2023) through a response table made by `vcloop simulate gears`."""
 
+    Options: ClassVar[type[Value]] = GearsOptions
     made_by: ClassVar[str | None] = "gears"
+    options: GearsOptions
+
+    def refit(
+        self, perturbation: Perturbation, readouts: Sequence[str], observations: Sequence[Observation]
+    ) -> tuple[Prediction, ...]:
+        """Predictions of the stored members fine-tuned on measured readouts (see simulators.gears.refit).
+
+        Raises ConfigError without the option members or without torch, DataError for members of another table.
+        """
+        if self._table is None or self._training is None:
+            raise ContractError("expected fit before refit")
+        ensemble, training = self._ensemble(), self._training
+        seen = [o for o in observations if o.informs(readouts)]
+        first, second = sorted(perturbation.targets) if len(perturbation.targets) == 2 else ("", "")
+        wanted, signs, constant = [Condition(tuple(sorted(perturbation.targets)))], [1.0], dict.fromkeys(readouts, 0.0)
+        if training.contrast == "interaction" and self.options.singles == "predicted":
+            wanted, signs = [*wanted, Condition((first,)), Condition((second,))], [1.0, -1.0, -1.0]
+        elif training.contrast == "interaction":
+            constant = {r: training.singles[first][r] + training.singles[second][r] for r in readouts}
+
+        from simulators.gears.refit import Goal, refitted_changes  # torch is slow to import
+
+        weights = np.array([[training.weights[r].get(gene, 0.0) for gene in ensemble.genes] for r in readouts])
+        rows = [readouts.index(str(o.readout)) for o in seen]
+        goal = Goal(
+            np.array(signs),
+            weights[rows],
+            np.array([float(o.value or 0.0) + constant[str(o.readout)] for o in seen]),
+            np.array([o.se or 0.0 for o in seen]),
+        )
+        changes = np.tensordot(refitted_changes(ensemble, wanted, goal), goal.signs, axes=(1, 0))
+        each = changes @ weights.T - np.array([constant[r] for r in readouts])
+        sd = self._sd(Estimate(each.mean(axis=0), each.std(axis=0, ddof=1) if len(each) > 1 else None))
+        return tuple(
+            Prediction(readout=r, mean=float(m), sd=float(s))
+            for r, m, s in zip(readouts, each.mean(axis=0), sd, strict=True)
+        )
+
+    def _ensemble(self) -> Any:
+        if self.options.members is None:
+            raise ConfigError(
+                "adapter 'refit' fine-tunes GEARS from its trained members: set the simulator's option members to the "
+                "folder that `vcloop simulate gears` left them in"
+            )
+        if self._members is None:
+            from simulators.gears import compat
+
+            compat.require()
+            from simulators.gears.model import Gears as Ensemble
+
+            found = Ensemble.load(self.options.members)
+            table = self._load()
+            if found.member_names != table.provenance.members:
+                raise DataError(f"{self.options.members}: not the members that {self.options.table} was made with")
+            self._members = found
+        return self._members
 
 
 class Cpa(StoredResponses):

@@ -100,6 +100,11 @@ class Gears:
         """The measured genes: columns of every prediction."""
         return self.members[0].facts.genes
 
+    @property
+    def member_names(self) -> tuple[str, ...]:
+        """Seed and hash of every member, as a table names them."""
+        return tuple(f"seed {m.facts.seed}: {m.facts.key}" for m in self.members)
+
     def can_predict(self, condition: Condition) -> bool:
         """Whether every target is in the perturbation graph (has a GO annotation)."""
         return not condition.control and set(condition.targets) <= set(self.members[0].facts.graph_genes)
@@ -107,7 +112,7 @@ class Gears:
     def predict(self, conditions: Iterable[Condition]) -> Change:
         """The change of every gene under each condition. Raises DataError naming genes that GEARS cannot perturb."""
         wanted = tuple(conditions)
-        index = self._targets(wanted)
+        index = self.targets(wanted)
         members = np.stack([_effect(member, index) for member in self.members])
         sd = members.std(axis=0, ddof=1) if len(members) > 1 else None
         return Change(wanted, self.genes, members, members.mean(axis=0), sd)
@@ -128,12 +133,13 @@ class Gears:
             held_out=facts.held_out,
             versions=facts.versions,
             config=facts.options.model_dump(mode="json"),
-            members=tuple(f"seed {m.facts.seed}: {m.facts.key}" for m in self.members),
+            members=self.member_names,
         )
         names = [condition.id for condition in change.conditions]
         return make_table(names, self.genes, change.members, unit="log1p change from control", provenance=provenance)
 
-    def _targets(self, conditions: Sequence[Condition]) -> list[list[int]]:
+    def targets(self, conditions: Sequence[Condition]) -> list[list[int]]:
+        """Node numbers of the targets of each condition. Raises DataError naming genes that GEARS cannot perturb."""
         number = {name: n for n, name in enumerate(self.members[0].facts.graph_genes)}
         unknown = sorted({gene for c in conditions for gene in c.targets if gene not in number})
         if unknown:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=400)
     parser.add_argument("--results", type=Path, default=ROOT / "results")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the server is ended on the way out
     folder = options.results / "live"
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
-from typer.testing import CliRunner
 
 from evidence.errors import ConfigError
-from interpreters.scripted import ScriptedInterpreter, ScriptedOptions
-from loops import cli
 from loops.beside import loop_gain, read_summary, static_beside_loop
-from loops.config import load_config
-from loops.runner import run
-
-GENES = ("HSP70", "HSP90", "CDC6")
 
 
 def loop(model: str, first: float | None, last: float | None, title: str = "signaling") -> dict:
@@ -77,30 +67,3 @@ def test_static_runs_of_two_item_sets_are_not_mixed():
 def test_the_gain_of_the_committed_reference_run(root):
     summary = read_summary(root / "results" / "signaling-reference")
     assert loop_gain(summary) == pytest.approx(14 / 30 - 10 / 30, abs=1e-6)
-
-
-class Named(ScriptedInterpreter):
-    """A scripted interpreter under the name of a model."""
-
-    def identity(self):
-        return {**super().identity(), "model": self.model}
-
-
-def test_vcloop_compare_shows_it_below_the_pairs(make_config, tmp_path: Path) -> None:
-    folders = []
-    for model, last in (("m1", "up"), ("m2", "down")):
-        answers = {g: {"label": label, "value": 0.0} for g, label in zip(GENES, ("up", "up", last), strict=True)}
-        reply = json.dumps({"answers": answers, "explanation": "x", "measurement": "HSP70"})
-        loaded = load_config(str(make_config(name=model, review=False)), shipped=tmp_path)
-        interpreter = Named(ScriptedOptions(replies=(reply,), at_end="repeat_last"))
-        interpreter.model = model
-        run(loaded._replace(interpreter=interpreter), tmp_path / model)
-        (tmp_path / f"static-{model}" / "scores").mkdir(parents=True)
-        (tmp_path / f"static-{model}" / "scores" / "summary.json").write_text(json.dumps(static(model, 0.4)))
-        folders.append(tmp_path / model)
-    beside = [option for model in ("m1", "m2") for option in ("--beside", str(tmp_path / f"static-{model}"))]
-    done = CliRunner().invoke(cli.app, ["compare", *map(str, folders), *beside], catch_exceptions=False)
-    assert done.exit_code == 0
-    assert "fewer than three models" in done.output
-    found = json.loads(CliRunner().invoke(cli.app, ["compare", *map(str, folders), *beside, "--json"]).output)
-    assert [row["model"] for row in found["beside"]["rows"]] == ["m1", "m2"]

@@ -1,15 +1,18 @@
 """Models compared on identical cases: pairing, tests, refusals."""
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from evidence.contracts import Reply
 from evidence.errors import ConfigError
 from interpreters.scripted import ScriptedInterpreter
 from loops.compare import compare
+from loops.compare_table import print_comparison
 from loops.config import load_config
 from loops.rescore import compute_scores
 from loops.runner import run
@@ -203,3 +206,37 @@ def test_open_cells_are_refused_or_left_out(model) -> None:
     c = model("c", [Reply(status="timeout")] * 4)
     with pytest.raises(ConfigError, match="no case is finished in all of them"):
         compare([a, c], finished_only=True)
+
+
+def test_static_runs_are_put_beside_the_gains(model, tmp_path: Path) -> None:
+    """A choice run is known by its run.json; its summary is the score. Two models give rows, and no correlation."""
+    a, b = model("a", FLAT, LAST["up"]), model("b", UP, LAST["up"])
+    assert compare([a, b])["static"] is None
+    for name, score in (("static-a", 0.5), ("static-b", 0.75)):
+        folder = tmp_path / name
+        (folder / "scores").mkdir(parents=True)
+        like = a if name.endswith("a") else b
+        record = json.loads((like / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps({**record, "kind": "bench", "name": name}))
+        asked = {"name": "openai", "model": name[-1]}
+        found = {"kind": "bench", "track": "mcq", "items_sha256": "x", "run": name, "interpreter": asked}
+        accuracy = {"value": score, "low": None, "high": None}
+        (folder / "scores/summary.json").write_text(json.dumps({**found, "accuracy": accuracy}))
+    for folder, name in ((a, "a"), (b, "b")):
+        record = json.loads((folder / "run.json").read_text())
+        record["interpreter"]["model"] = name
+        (folder / "run.json").write_text(json.dumps(record))
+    result = compare([a, tmp_path / "static-b", b, tmp_path / "static-a"])
+    gains = {run["interpreter"]: run["gain"]["value"] for run in result["pilots"][0]["runs"]}
+    assert {row["model"]: (row["static"]["value"], row["gain"]) for row in result["static"]["rows"]} == {
+        "a": (0.5, pytest.approx(gains["a"], abs=2e-6)),
+        "b": (0.75, pytest.approx(gains["b"], abs=2e-6)),
+    }
+    assert result["static"]["pearson"]["reason"] == "fewer than three models"
+    console = Console(file=io.StringIO(), width=200)
+    print_comparison(console, result)
+    printed = console.file.getvalue()
+    assert "static score beside loop gain" in printed
+    assert "pearson over 2 models: n/a, fewer than three models" in printed
+    with pytest.raises(ConfigError, match="no loop run is given; compare static runs with vcloop bench compare"):
+        compare([tmp_path / "static-a", tmp_path / "static-b"])

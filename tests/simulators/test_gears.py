@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from evidence.conditions import CONTROL, Condition, pair
-from evidence.errors import ContractError, DataError
+from evidence.contracts import Observation, Perturbation
+from evidence.errors import ConfigError, ContractError, DataError
+from evidence.expression import ExpressionPrograms
 from evidence.files import file_sha256
 from evidence.perturbed import DataCard, make_cells
 from simulators.gears.go import make_go
@@ -17,10 +19,12 @@ for package in ("torch_geometric", "scanpy"):
 if importlib.util.find_spec("gears") is None:
     pytest.skip('needs: pip install -e ".[gears]"', allow_module_level=True)
 
-from simulators.gears import compat, model, store, training  # noqa: E402 - after the skips
+from simulators import stored as stored_simulators  # noqa: E402 - after the skips
+from simulators.gears import compat, model, store, training  # noqa: E402
 from simulators.gears.dataset import open_dataset, prepare  # noqa: E402
 from simulators.gears.model import Gears, member_seeds, upstream_expression  # noqa: E402
 from simulators.gears.training import GearsOptions  # noqa: E402
+from simulators.response_table import save_table  # noqa: E402
 
 pytestmark = pytest.mark.slow
 TARGETS = ("P1", "P2", "P3", "P4", "P5", "P6")
@@ -219,3 +223,68 @@ def test_a_table_carries_where_it_came_from(gears):
 def test_seeds_of_members_are_derived():
     assert member_seeds(1, 3) == member_seeds(1, 3)
     assert len({*member_seeds(1, 3), *member_seeds(2, 3)}) == 6
+
+
+READOUT_WEIGHTS = {"one": {"G00": 0.5, "G01": 0.5}, "two": {"G04": 0.5, "G05": 0.5}, "three": {"G30": 1.0}}
+
+
+@pytest.fixture(scope="module")
+def stored(gears, tmp_path_factory):
+    """The simulator `gears` on a table of the tiny ensemble, with its members beside it."""
+    folder = tmp_path_factory.mktemp("stored")
+    gears.save(folder / "members")
+    save_table(gears.table(WANTED), folder / "t.npz")
+
+    def make(contrast="interaction", **options):
+        simulator = stored_simulators.Gears(
+            stored_simulators.GearsOptions(table=folder / "t.npz", members=folder / "members", **options)
+        )
+        singles = {t: dict.fromkeys(READOUT_WEIGHTS, 0.01 * n) for n, t in enumerate(TARGETS)}
+        held = tuple(c.id for c in HELD)
+        simulator.fit(ExpressionPrograms(READOUT_WEIGHTS, contrast, held, singles), seed=0)
+        return simulator
+
+    return make
+
+
+PAIR = Perturbation(id="P1+P2", name="P1+P2", targets=("P1", "P2"))
+
+
+def measured(value, se=0.02, readout="one"):
+    return Observation(measurement="m", readout=readout, value=value, se=se)
+
+
+@pytest.mark.parametrize(
+    ("contrast", "singles"), [("interaction", "predicted"), ("interaction", "observed"), ("change", "predicted")]
+)
+def test_refitted_members_predict_what_was_measured(stored, contrast, singles):
+    simulator = stored(contrast, singles=singles)
+    names = tuple(READOUT_WEIGHTS)
+    before = simulator.predict(PAIR, names)
+    unchanged = simulator.refit(PAIR, names, [])
+    for p, q in zip(before, unchanged, strict=True):
+        assert (q.mean, q.sd) == (pytest.approx(p.mean, abs=1e-5), pytest.approx(p.sd, abs=1e-5))
+    value = before[0].mean + 0.1
+    after = simulator.refit(PAIR, names, [measured(value)])
+    assert after[0].mean == pytest.approx(value, abs=0.021)
+    assert after[1].mean != before[1].mean
+    assert simulator.predict(PAIR, names) == before
+    assert simulator.refit(PAIR, names, [measured(value)]) == after
+
+
+def test_a_measurement_within_its_error_moves_nothing(stored):
+    simulator = stored()
+    names = tuple(READOUT_WEIGHTS)
+    before = simulator.refit(PAIR, names, [])
+    assert simulator.refit(PAIR, names, [measured(before[0].mean, se=1.0)]) == before
+
+
+def test_refitting_needs_the_members_of_the_table(stored, gears, tmp_path):
+    simulator = stored()
+    simulator.options = simulator.options.model_copy(update={"members": None})
+    with pytest.raises(ConfigError, match="set the simulator's option members"):
+        simulator.refit(PAIR, ("one",), [])
+    Gears(gears.members[:1]).save(tmp_path)
+    simulator.options = simulator.options.model_copy(update={"members": tmp_path})
+    with pytest.raises(DataError, match="not the members"):
+        simulator.refit(PAIR, ("one",), [])

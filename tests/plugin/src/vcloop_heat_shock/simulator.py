@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import ClassVar
 
-from evidence.contracts import NoOptions, Perturbation, Prediction
+from evidence.contracts import NoOptions, Observation, Perturbation, Prediction
 from evidence.values import Value
 from vcloop_heat_shock.setting import KnownResponses
 
@@ -32,3 +32,13 @@ class MeanResponse:
         return tuple(
             Prediction(readout=g, mean=statistics.fmean(values[g]), sd=statistics.stdev(values[g])) for g in readouts
         )
+
+    def refit(
+        self, perturbation: Perturbation, readouts: Sequence[str], observations: Sequence[Observation]
+    ) -> tuple[Prediction, ...]:
+        """Predictions shifted by the mean surprise of what was measured."""
+        made = self.predict(perturbation, readouts)
+        means = {p.readout: p.mean for p in made}
+        surprises = [o.value - means[o.readout] for o in observations if o.value is not None and o.readout in means]
+        shift = statistics.fmean(surprises) if surprises else 0.0
+        return tuple(p.model_copy(update={"mean": p.mean + shift}) for p in made)
