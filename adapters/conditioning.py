@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from evidence.contracts import AdapterInputs, Observation, Prediction
 
 Array = NDArray[np.float64]
+NO_NOISE = 1e-200
+"""Variances below this one have no usable inverse: such a measurement counts as exact."""
 
 
 class Gaussian(NamedTuple):
@@ -38,7 +40,8 @@ def measured(inputs: AdapterInputs, observations: Sequence[Observation]) -> Meas
     found: dict[int, list[tuple[float, float]]] = defaultdict(list)
     for o in observations:
         if o.readout is not None and o.value is not None and o.informs(place):
-            found[place[o.readout]].append((o.value, (o.se or 0.0) ** 2))
+            noise = (o.se or 0.0) ** 2
+            found[place[o.readout]].append((o.value, noise if noise > NO_NOISE else 0.0))
     pooled = [(at, *_pooled(sorted(found[at]))) for at in sorted(found)]
     columns = np.array(pooled, dtype=float).reshape(len(pooled), 3)
     return Measured(columns[:, 0].astype(np.intp), columns[:, 1], columns[:, 2])
@@ -49,8 +52,9 @@ def _pooled(seen: Sequence[tuple[float, float]]) -> tuple[float, float]:
     exact = [value for value, noise in seen if noise == 0]
     if exact:
         return float(np.mean(exact)), 0.0
-    weights = np.array([1 / noise for _, noise in seen])
-    return float(np.array([value for value, _ in seen]) @ weights / weights.sum()), float(1 / weights.sum())
+    least = min(noise for _, noise in seen)
+    weights = np.array([least / noise for _, noise in seen])
+    return float(np.array([value for value, _ in seen]) @ weights / weights.sum()), float(least / weights.sum())
 
 
 def condition(prior: Gaussian, seen: Measured) -> Gaussian:

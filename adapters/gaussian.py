@@ -41,7 +41,7 @@ class GaussianOptions(Value):
     its posterior mean, or the most probable one under the posterior (a Student t with DOF degrees of freedom).
     """
 
-    shrinkage: Annotated[Number, Field(ge=0, le=1e6)] = 20.0
+    shrinkage: Annotated[Number, Field(ge=0, le=1e6)] = 10.0
     decision: Literal["mean", "posterior"] = "mean"
 
 

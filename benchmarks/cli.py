@@ -239,12 +239,12 @@ def beside(
 ) -> None:
     """Put static scores beside loop gains, one row a model, with the correlation over models."""
     from loops.beside import read_summary, static_beside_loop
-    from loops.compare_table import print_static
+    from loops.compare_table import print_beside
 
     summaries = [read_summary(folder) for folder in run_folders]
     static = [s for s in summaries if s.get("kind") in ("bench", "judge")]
     found = static_beside_loop(static, [s for s in summaries if "kind" not in s])
-    print_json(found) if as_json else print_static(terminal.console(), found)
+    print_json(found) if as_json else print_beside(terminal.console(), found)
 
 
 def _say(text: str, *, err: bool = False) -> None:

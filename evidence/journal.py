@@ -96,18 +96,27 @@ class Journal:
 
 def read_journal(path: Path) -> Lines:
     """Read every whole line; a file that does not exist has none."""
-    records: list[tuple[int, dict[str, Any]]] = []
     damaged: list[int] = []
+    return Lines(list(scan_journal(path, damaged)), damaged)
+
+
+def scan_journal(path: Path, damaged: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The readable lines of a journal one by one, with their numbers; those of damaged lines go to `damaged`."""
     for number, line in _numbered(path):
-        try:
-            record = json.loads(line, parse_constant=_refuse)
-        except (ValueError, RecursionError):
-            record = None
-        if isinstance(record, dict):
-            records.append((number, record))
+        record = read_line(line)
+        if record is not None:
+            yield number, record
         elif line.strip():
             damaged.append(number)
-    return Lines(records, damaged)
+
+
+def read_line(line: bytes) -> dict[str, Any] | None:
+    """The record of one line; None where the line is torn, blank or no JSON object."""
+    try:
+        record = json.loads(line, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -142,10 +151,11 @@ class Calls(NamedTuple):
 def read_call_journal(path: Path) -> Calls:
     """Read a calls.jsonl. Raises ArchiveError for a whole line that is no call record."""
     lines = read_journal(path)
-    return Calls([_parse_call(line, path, number) for number, line in lines.records], lines.damaged)
+    return Calls([parse_call(line, path, number) for number, line in lines.records], lines.damaged)
 
 
-def _parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
+def parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
+    """The call record of one line. Raises ArchiveError naming file and line."""
     try:
         return CallRecord.model_validate_json(json.dumps(line))
     except ValidationError as error:

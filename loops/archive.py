@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
@@ -21,7 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from evidence.contracts import Answer, Case, Observation, Prediction, Reply, Step, Truth, Usage
 from evidence.errors import ArchiveError
 from evidence.files import write_atomic
-from evidence.journal import CallRecord, Calls, Journal, call_line, read_call_journal, read_journal
+from evidence.journal import CallRecord, Calls, Journal, call_line, read_call_journal, read_journal, scan_journal
 from evidence.values import Value, canonical_json, sha256_of
 from interpreters.canonical import Written
 
@@ -272,17 +272,29 @@ def read_events(folder: Path) -> tuple[list[Event], list[int]]:
 
 def read_events_as(kind: TypeAdapter[E], folder: Path) -> tuple[list[E], list[int]]:
     """All events of a run whose events are of this kind. Raises ArchiveError."""
+    damaged: list[int] = []
     path = folder / "events.jsonl"
-    lines = read_journal(path)
-    events = []
-    for number, line in lines.records:
-        try:
-            events.append(kind.validate_json(json.dumps(line)))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"]))
-            raise ArchiveError(f"{path} line {number} is not an event: {place}: {first['msg']}") from error
-    return events, lines.damaged
+    return [_parsed(kind, line, path, number) for number, line in scan_journal(path, damaged)], damaged
+
+
+def scan_events(folder: Path, damaged: list[int]) -> Iterator[Event]:
+    """The events of a loop one by one, in the order written; the numbers of damaged lines go to `damaged`."""
+    path = folder / "events.jsonl"
+    return (parse_event(line, path, number) for number, line in scan_journal(path, damaged))
+
+
+def parse_event(line: dict[str, Any], path: Path, number: int) -> Event:
+    """The event of one line. Raises ArchiveError naming file and line."""
+    return _parsed(_EVENT, line, path, number)
+
+
+def _parsed(kind: TypeAdapter[E], line: dict[str, Any], path: Path, number: int) -> E:
+    try:
+        return kind.validate_json(json.dumps(line))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ArchiveError(f"{path} line {number} is not an event: {place}: {first['msg']}") from error
 
 
 def read_calls(folder: Path) -> Calls:

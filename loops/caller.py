@@ -126,13 +126,7 @@ class Caller:
                 continue
             self._stop_on(place, reply)
             return Asked(
-                request,
-                first.sha256,
-                reply,
-                parsed,
-                tuple(statuses),
-                _total(replies),
-                sum(map(unmetered, replies)) if self.metered else 0,
+                request, first.sha256, reply, parsed, tuple(statuses), _total(replies), sum(map(unmetered, replies))
             )
 
     async def finish(self) -> None:

@@ -25,7 +25,7 @@ from loops.archive import (
     Stepped,
     read_blob,
     read_calls,
-    read_events,
+    scan_events,
 )
 from loops.config import RunConfig, build
 
@@ -68,6 +68,18 @@ class Parts:
     observed: dict[int, Observed] = field(default_factory=dict)
     closed: Closed | None = None
 
+    def add(self, event: Stepped | Selected | Observed | Closed) -> None:
+        """Take up one event."""
+        match event:
+            case Stepped():
+                self.steps[event.step, event.turn] = event
+            case Selected():
+                self.selected[event.turn] = event
+            case Observed():
+                self.observed[event.turn] = event
+            case Closed():
+                self.closed = event
+
     def whole(self, review: bool) -> bool:
         """Whether the case is closed and no line of it was lost: a closed case that is not whole is run again."""
         if self.closed is None or ("predict", 0) not in self.steps:
@@ -93,23 +105,14 @@ class Events(NamedTuple):
 
 def group_events(folder: Path, run: RunRecord) -> Events:
     """Read events.jsonl by case and repeat. Raises ArchiveError for events of a case the run does not have."""
-    events, damaged = read_events(folder)
+    damaged: list[int] = []
     opened: dict[str, Opened] = {}
     found: dict[tuple[str, int], Parts] = {}
-    for event in events:
+    for event in scan_events(folder, damaged):
         if isinstance(event, Opened):
             opened[event.case.id] = event
             continue
-        parts = found.setdefault((event.case, event.repeat), Parts())
-        match event:
-            case Stepped():
-                parts.steps[event.step, event.turn] = event
-            case Selected():
-                parts.selected[event.turn] = event
-            case Observed():
-                parts.observed[event.turn] = event
-            case Closed():
-                parts.closed = event
+        found.setdefault((event.case, event.repeat), Parts()).add(event)
     unknown = sorted({case for case, _ in found} - set(run.cases)) + sorted(set(opened) - set(run.cases))
     if unknown:
         raise ArchiveError(f"{folder / 'events.jsonl'}: events of case {unknown[0]!r}, which run.json does not have")
@@ -219,8 +222,12 @@ def missing_answers(case: Case, reason: str) -> tuple[Answer, ...]:
 
 
 def archived_request(call: CallRecord) -> Request:
-    """The request of an archived attempt."""
-    return Request.model_validate_json(json.dumps({k: v for k, v in call.request.items() if k != "identity"}))
+    """The request of an archived call. Raises ArchiveError where this version cannot read it."""
+    plain = {key: value for key, value in call.request.items() if key != "identity"}
+    try:
+        return Request.model_validate_json(json.dumps(plain))
+    except ValidationError as error:
+        raise ArchiveError(f"the request of case {call.case!r}, step {call.step}, cannot be read: {error}") from error
 
 
 def _reparse(folder: Path, found: Mapping[tuple[str, int], Parts]) -> list[int]:

@@ -26,10 +26,9 @@ def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
     console.print(Text(printable(f"{summary['title']}{synthetic}"), style="bold"))
     console.print(Text(printable(_setup(summary))))
     table = Table(show_edge=False, pad_edge=False, header_style="bold")
-    metered = summary["calls"]["prompt_tokens"] is not None
-    for column in COLUMNS + (USAGE_COLUMNS if metered else ()):
+    for column in table_columns(summary):
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
-    for row in _lines(summary["rows"], metered):
+    for row in table_lines(summary):
         table.add_row(*(Text(printable(cell)) for cell in row))  # Text: names in brackets are shown, not styled
     console.print(table)
     for line in notes(summary):
@@ -57,14 +56,32 @@ def _percent(value: float | None) -> str:
 
 
 def _setup(summary: Mapping[str, Any]) -> str:
-    asked = summary["interpreter"]
-    who = str(asked.get("name", "?")) + (f" {asked['model']}" if asked.get("model") else "")
-    parts = [f"interpreter {who}", f"simulator {summary['simulator'] or 'none'}", f"adapter {summary['adapter']}"]
+    parts = [
+        f"interpreter {interpreter_name(summary['interpreter'])}",
+        f"simulator {summary['simulator'] or 'none'}",
+        f"adapter {summary['adapter']}",
+    ]
     parts.append(f"policy {summary['policy']}, {summary['measurements']} measurement(s) a case")
     return " · ".join(parts)
 
 
-def _lines(rows: Sequence[Mapping[str, Any]], metered: bool) -> Iterator[tuple[str, ...]]:
+def interpreter_name(identity: Mapping[str, Any]) -> str:
+    """An interpreter and, where there is one, its model, from the archived identity."""
+    return str(identity.get("name", "?")) + (f" {identity['model']}" if identity.get("model") else "")
+
+
+def table_columns(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    """The heads of the table; tokens and cost where the model was metered."""
+    return COLUMNS + (USAGE_COLUMNS if _metered(summary) else ())
+
+
+def _metered(summary: Mapping[str, Any]) -> bool:
+    return summary["calls"]["prompt_tokens"] is not None
+
+
+def table_lines(summary: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    """The cells of the table: one line per answerer, then its queried and unqueried readouts, which may be shorter."""
+    rows, metered = summary["rows"], _metered(summary)
     for row in rows:
         yield (*_line(row["name"], row["all"]), *(usage_cells(row["usage"]) if metered else ()))
         if row["name"] not in ("reviewed", "constant (near zero)"):

@@ -81,8 +81,11 @@ def ratio(sums: Array, counts: Array, weights: NDArray[np.int64]) -> dict[str, f
     return _estimate(mean_error(sums.sum(), counts.sum()), mean_error(weights @ sums, weights @ counts))
 
 
-def _drawn(counts: NDArray[Any], weights: NDArray[np.int64]) -> NDArray[Any]:
-    return np.tensordot(weights, counts, axes=(1, 0))
+def _drawn(counts: NDArray[Any], weights: NDArray[np.int64]) -> Array:
+    """Counts of every draw, (k, ...) -> (draws, ...). Whole numbers are exact in floats, whose products are quicker."""
+    flat = counts.reshape(len(counts), -1).astype(float)
+    blocks = [weights[start : start + BLOCK].astype(float) @ flat for start in range(0, len(weights), BLOCK)]
+    return np.concatenate(blocks).reshape(len(weights), *counts.shape[1:])
 
 
 def _without_missing(counts: NDArray[Any]) -> NDArray[Any]:

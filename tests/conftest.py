@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -20,6 +20,8 @@ from evidence.datasets import find
 from evidence.errors import DataError
 from evidence.perturbed import DataCard
 from evidence.perturbed import make_cells as perturbed_cells
+from loops.config import load_config
+from loops.runner import run
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED = ROOT.parent / "shared" / "data"
@@ -141,6 +143,51 @@ def make_config(tmp_path: Path, heat_shock_cases: CaseFile) -> Callable[..., Pat
         return path
 
     return make
+
+
+MARKUP = "</script><script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+HOSTILE = MARKUP + "\u2028\x1b[31m\x00"
+"""Words that a page must show as text: markup, a line separator, a terminal's colour, NUL."""
+
+
+class HostileRuns(NamedTuple):
+    """Two finished runs on the plugin's four cases, with hostile titles and replies; the second is shown figures."""
+
+    rules: Path
+    scripted: Path
+
+
+@pytest.fixture(scope="session")
+def hostile_runs(tmp_path_factory: pytest.TempPathFactory) -> HostileRuns:
+    """A run of the rules, and one of a script that regresses, proposes nonsense, and is once unreadable."""
+    folder = tmp_path_factory.mktemp("hostile")
+    cases = HeatShock.freeze(data=None, shape="all", seed=1, options={})
+    titled = [
+        case.model_copy(update={"title": f"{case.id} {MARKUP}" if n == 0 else f"{case.id} of heat"})
+        for n, case in enumerate(cases.cases)
+    ]
+    write_case_file(folder / "heat.json", cases.model_copy(update={"cases": tuple(titled)}))
+    good = answer({"HSP70": "down", "HSP90": "near zero", "CDC6": "up"}, measurement="HSP70", note=HOSTILE)
+    script = {"predict": [good], "review": [f"{HOSTILE} and no JSON"], "revise": [good]}
+    runs = []
+    for name, interpreter in (
+        ("rules", "rules"),
+        ("scripted", {"name": "scripted", "options": {"replies": script, "at_end": "repeat_last"}}),
+    ):
+        config = {
+            "version": 1,
+            "name": f"heat-{name}",
+            "cases": "heat.json",
+            "simulator": "mean_response",
+            "adapter": "affine",
+            "interpreter": interpreter,
+            "attempts": {"backoff_s": 0},
+        }
+        path = folder / f"{name}.yaml"
+        path.write_text(json.dumps(config))  # JSON is YAML, and keeps every escape
+        run(load_config(str(path), shipped=folder), folder / f"heat-{name}")
+        runs.append(folder / f"heat-{name}")
+    return HostileRuns(*runs)
 
 
 def answer(labels: Mapping[str, str], measurement: str | None = None, **more: Any) -> str:

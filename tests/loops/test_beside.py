@@ -7,6 +7,8 @@ import pytest
 from evidence.errors import ConfigError
 from loops.beside import loop_gain, read_summary, static_beside_loop
 
+GENES = ("HSP70", "HSP90", "CDC6")
+
 
 def loop(model: str, first: float | None, last: float | None, title: str = "signaling") -> dict:
     rows = [{"name": n, "all": {"accuracy": {"value": v}}} for n, v in (("initial", first), ("revised", last))]

@@ -35,7 +35,7 @@ except SystemExit:
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "rescore", "compare", "power", "show", "settings", "check", "data", "cases"]
+    "command", ["run", "rescore", "compare", "power", "report", "show", "settings", "check", "data", "cases"]
 )
 def test_every_command_has_help(command: str) -> None:
     done = CliRunner().invoke(cli.app, [command, "--help"])

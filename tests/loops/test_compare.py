@@ -237,6 +237,6 @@ def test_static_runs_are_put_beside_the_gains(model, tmp_path: Path) -> None:
     print_comparison(console, result)
     printed = console.file.getvalue()
     assert "static score beside loop gain" in printed
-    assert "pearson over 2 models: n/a, fewer than three models" in printed
+    assert "pearson over 2 models: n/a (fewer than three models)" in printed
     with pytest.raises(ConfigError, match="no loop run is given; compare static runs with vcloop bench compare"):
         compare([tmp_path / "static-a", tmp_path / "static-b"])

@@ -1,0 +1,227 @@
+"""The traces of a run, case by case from the archive's files, so that memory does not grow with the run.
+
+One pass notes where each case's lines are; a case is then read by itself. Everything in a trace is plain data under
+fixed keys: what a model or a data file says is only ever a value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from evidence.contracts import Answer, Case, Figure, Message, Observation, Part
+from evidence.errors import ArchiveError
+from evidence.journal import CallRecord, parse_call, read_line
+from evidence.values import Value, canonical_json
+from loops.archive import Opened, RunRecord, parse_event
+from loops.cells import STAGES, Parts, archived_request
+from loops.config import RunConfig
+
+OPEN = "not finished"
+STEP_ORDER = ("predict", "review", "select", "observe", "calibrate", "revise")
+
+
+class Trace(NamedTuple):
+    """One case of a run. `outcomes` says per repeat how it ended; `data` is what the page shows."""
+
+    case: str
+    title: str
+    outcomes: tuple[str, ...]
+    data: dict[str, Any]
+
+
+class _Line(NamedTuple):
+    number: int
+    start: int
+    size: int
+
+
+class Messages:
+    """Messages by number: a conversation that grows, or a system message of a thousand calls, is kept once.
+
+    `figures` are the figures among their parts and among those of observations, by sha256.
+    """
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self.figures: dict[str, Figure] = {}
+        self.size = 0
+        self._numbers: dict[str, int] = {}
+
+    def add(self, message: Message) -> int:
+        """The number of the message, new or known."""
+        text = canonical_json(message)
+        if text not in self._numbers:
+            self._numbers[text] = len(self.items)
+            self.items.append(message.model_dump(mode="json"))
+            self.size += len(text)
+            self.note(message.parts)
+        return self._numbers[text]
+
+    def note(self, parts: Iterable[Part]) -> None:
+        """Take up the figures among parts."""
+        self.figures |= {part.sha256: part for part in parts if isinstance(part, Figure)}
+
+
+class TraceReader:
+    """The traces of one run. Raises ArchiveError for a line that is no event or call, or of a case the run lacks."""
+
+    def __init__(self, folder: Path, run: RunRecord, config: RunConfig):
+        self.folder = folder
+        self.config = config
+        self._paths = (folder / "events.jsonl", folder / "calls.jsonl")
+        self._events, self._calls = (_index(path) for path in self._paths)
+        unknown = sorted((set(self._events) | set(self._calls)) - set(run.cases))
+        if unknown:
+            raise ArchiveError(f"{folder}: lines of case {unknown[0]!r}, which run.json does not have")
+
+    def read(self, case: str, messages: Messages) -> Trace:
+        """The trace of one case; its messages go to `messages`."""
+        opened, parts = _events(self._paths[0], self._events.get(case, []))
+        calls = _calls(self._paths[1], self._calls.get(case, []))
+        outcomes, shown = [], []
+        for repeat in range(self.config.repeats):
+            own = parts.get(repeat, Parts())
+            whole = own.closed is not None and own.whole(self.config.review)
+            outcomes.append(own.closed.outcome if own.closed is not None and whole else OPEN)
+            mine = {(step, turn): found for (n, step, turn), found in calls.items() if n == repeat}
+            shown.append({"outcome": outcomes[-1], "steps": list(_steps(own, mine, messages))})
+        title = case if opened is None else opened.case.title
+        about = None if opened is None else _about(opened)
+        return Trace(case, title, tuple(outcomes), {"about": about, "repeats": shown})
+
+
+def _open(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise ArchiveError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _index(path: Path) -> dict[str, list[_Line]]:
+    """Where the lines of each case are. Damaged lines are passed over, as everywhere; the summary lists them."""
+    found: dict[str, list[_Line]] = defaultdict(list)
+    start = 0
+    with _open(path) as file:
+        for number, line in enumerate(file, start=1):
+            record = read_line(line)
+            if record is not None:
+                found[_case_of(record, path, number)].append(_Line(number, start, len(line)))
+            start += len(line)
+    return dict(found)
+
+
+def _case_of(record: Mapping[str, Any], path: Path, number: int) -> str:
+    case = record.get("case")
+    name = case.get("id") if isinstance(case, dict) else case
+    if not isinstance(name, str):
+        raise ArchiveError(f"{path} line {number} names no case")
+    return name
+
+
+def _lines(path: Path, lines: list[_Line]) -> Iterator[tuple[int, dict[str, Any]]]:
+    with _open(path) as file:
+        for line in lines:
+            file.seek(line.start)
+            record = read_line(file.read(line.size))
+            if record is None:
+                raise ArchiveError(f"{path} line {line.number} changed while it was read; is the run still going?")
+            yield line.number, record
+
+
+def _events(path: Path, lines: list[_Line]) -> tuple[Opened | None, dict[int, Parts]]:
+    opened = None
+    parts: dict[int, Parts] = defaultdict(Parts)
+    for number, record in _lines(path, lines):
+        event = parse_event(record, path, number)
+        if isinstance(event, Opened):
+            opened = event
+        else:
+            parts[event.repeat].add(event)
+    return opened, parts
+
+
+def _calls(path: Path, lines: list[_Line]) -> dict[tuple[int, str, int], list[CallRecord]]:
+    found: dict[tuple[int, str, int], list[CallRecord]] = defaultdict(list)
+    for number, record in _lines(path, lines):
+        call = parse_call(record, path, number)
+        found[call.repeat, call.step, call.turn].append(call)
+    return found
+
+
+def _about(opened: Opened) -> dict[str, Any]:
+    case: Case = opened.case
+    truth = {t.readout: t for t in opened.truth}
+    return {
+        "perturbation": case.perturbation.model_dump(mode="json", include={"name", "action", "note"}),
+        "readouts": [
+            {
+                **r.model_dump(mode="json", include={"id", "name", "description", "threshold", "unit"}),
+                "truth": None if r.id not in truth else _picked(truth[r.id], "label", "value", "se"),
+            }
+            for r in case.readouts
+        ],
+        "menu": [m.model_dump(mode="json", include={"id", "name", "cost"}) for m in case.menu],
+        "sealed": [_picked(o, "measurement", "status", "value", "se", "n_cells", "reason") for o in opened.sealed],
+        "baselines": [
+            [name, [_picked(p, "readout", "mean", "sd") for p in predictions]]
+            for name, predictions in sorted(opened.baselines.items())
+        ],
+    }
+
+
+def _steps(
+    parts: Parts, calls: Mapping[tuple[str, int], list[CallRecord]], messages: Messages
+) -> Iterator[dict[str, Any]]:
+    places = {(turn, step) for step, turn in (*parts.steps, *calls)}
+    places |= {(turn, "select") for turn in parts.selected}
+    places |= {(turn, step) for turn in parts.observed for step in ("observe", "calibrate")}
+    for turn, step in sorted(places, key=lambda place: (place[0], STEP_ORDER.index(place[1]))):
+        yield {"turn": turn, "step": step, **_step(parts, calls.get((step, turn), []), step, turn, messages)}
+
+
+def _step(parts: Parts, calls: list[CallRecord], step: str, turn: int, messages: Messages) -> dict[str, Any]:
+    match step:
+        case "observe":
+            observation = parts.observed[turn].observation
+            messages.note(observation.parts)
+            return {"observation": _observation(observation)}
+        case "calibrate":
+            return {"calibrated": [_picked(p, "readout", "mean", "sd") for p in parts.observed[turn].calibrated]}
+    data: dict[str, Any] = {"calls": [_call(call, messages) for call in calls]}
+    stepped = parts.steps.get((step, turn))
+    if stepped is not None:
+        data |= {"status": stepped.status, "proposal": stepped.proposal, "attempts": list(stepped.attempts)}
+        data["answers"] = [_answer(a) for a in stepped.answers] if step in STAGES.values() else None
+    if step == "select" and turn in parts.selected:
+        data["selected"] = _picked(parts.selected[turn], "measurement", "refused", "reason")
+    return data
+
+
+def _call(call: CallRecord, messages: Messages) -> dict[str, Any]:
+    reply = call.reply
+    return {
+        **_picked(reply, "status", "text", "reasoning", "finish_reason", "error"),
+        "sent": json.dumps(reply.sent, sort_keys=True) if reply.sent else "",
+        "tokens": [reply.usage.prompt_tokens, reply.usage.completion_tokens],
+        "attempt": call.attempt,
+        "repair": call.repair,
+        "seconds": call.seconds,
+        "messages": [messages.add(m) for m in archived_request(call).messages],
+    }
+
+
+def _observation(observation: Observation) -> dict[str, Any]:
+    return _picked(observation, "measurement", "readout", "status", "value", "se", "n_cells", "reason", "parts")
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    return _picked(answer, "readout", "status", "label", "value", "confidence", "reason")
+
+
+def _picked(value: Value, *names: str) -> dict[str, Any]:
+    picked: dict[str, Any] = value.model_dump(mode="json", include=set(names))
+    return picked
