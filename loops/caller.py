@@ -37,8 +37,8 @@ class Place(NamedTuple):
 class Asked(NamedTuple):
     """What came of a call: the last reply, how it was read, the statuses of all attempts, and the tokens they used.
 
-    `request` is what was asked at first, `sha256` that of its canonical text. `unmetered` counts replies that came
-    without usage: their tokens are in no sum.
+    `request` is what was asked at first, `sha256` that of its canonical text. `unmetered` counts replies of a
+    metered model that came without usage: their tokens are in no sum.
     """
 
     request: Request
@@ -125,9 +125,8 @@ class Caller:
                     written = self._writer.write(asked)
                 continue
             self._stop_on(place, reply)
-            return Asked(
-                request, first.sha256, reply, parsed, tuple(statuses), _total(replies), sum(map(unmetered, replies))
-            )
+            blind = sum(map(unmetered, replies)) if self.metered else 0
+            return Asked(request, first.sha256, reply, parsed, tuple(statuses), _total(replies), blind)
 
     async def finish(self) -> None:
         """Wait for the calls under way, so that what was paid is archived."""
