@@ -50,16 +50,20 @@ def print_beside(console: Console, found: Mapping[str, Any]) -> None:
         gain = "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"
         _add(table, (row["model"], interval(row["static"]), gain))
     console.print(table)
-    lines = [f"settings that every model has: {', '.join(found['settings']) or 'none'}"]
+    for line in beside_lines(found):
+        console.print(Text(printable(line)))
+
+
+def beside_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What the table of static scores cannot show: the settings behind the gains, and the correlation over models."""
+    yield f"settings that every model has: {', '.join(found['settings']) or 'none'}"
     for name in ("pearson", "spearman"):
         one = found[name]
         words = interval(one) if one["value"] is not None else f"n/a ({one['reason']})"
         p = "" if one["p"] is None else f", permutation p {one['p']:.4f}"
-        lines.append(f"{name} over {one['n_models']} models: {words}{p}")
+        yield f"{name} over {one['n_models']} models: {words}{p}"
     if found["unpaired"]:
-        lines.append(f"without a partner: {', '.join(found['unpaired'])}")
-    for line in lines:
-        console.print(Text(printable(line)))
+        yield f"without a partner: {', '.join(found['unpaired'])}"
 
 
 def _cases(pilot: Mapping[str, Any]) -> str:

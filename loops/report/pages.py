@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from loops.compare_table import beside_lines
 from loops.report import charts, panels
 from loops.report.collect import Pilot, Run
 from loops.report.published import SOURCE
-from loops.table import notes, table_columns, table_lines, usage_cells
+from loops.table import interval, notes, table_columns, table_lines, usage_cells
 from loops.trace import printable
 
 STAGES = ("initial", "reviewed", "revised")
@@ -50,8 +51,8 @@ class Pages:
         )
         self._environment.filters.update(percent=_percent, interval=_interval, points=_points, number=_number)
 
-    def index(self, shown: Sequence[Pilot], n_cases: int) -> str:
-        """The overview with the pilots' tables and charts."""
+    def index(self, shown: Sequence[Pilot], n_cases: int, static: Mapping[str, Any] | None) -> str:
+        """The overview with the pilots' tables and charts, and static scores beside loop gains where there are any."""
         runs = sorted((run for pilot in shown for run in pilot.runs), key=lambda run: run.number)
         return self._render(
             "index.html.j2",
@@ -67,6 +68,9 @@ class Pages:
             row_of=row_of,
             calls_of=calls_of,
             panels=panels,
+            static=static,
+            beside_lines=beside_lines,
+            plain_interval=interval,
         )
 
     def traces(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evidence.contracts import Figure
 from evidence.errors import ArchiveError
-from loops.archive import read_blob
+from loops.archive import read_blob, read_run
+from loops.beside import read_summary, static_beside_loop
 from loops.report.collect import Run, Tally, collect, pilots
 from loops.report.files import MARKER, check_out, marker, script, whole_folder
 from loops.report.pages import Pages
@@ -33,11 +34,12 @@ class Written(NamedTuple):
 def write_report(folders: Sequence[Path], out: Path) -> Written:
     """Write the report of these runs. The same archives give the same bytes.
 
-    Raises ArchiveError where a folder is no run, or where `out` is something else than a report; nothing is written
+    Runs of static benchmarks and of their judges are set beside the loop gains of the same models. Raises ArchiveError where a folder is no run, or where `out` is something else than a report; nothing is written
     then.
     """
     check_out(out, [folder.resolve() for folder in folders])
-    runs = collect(folders)
+    static = [folder for folder in folders if read_run(folder, None).kind != "loop"]
+    runs = collect([folder for folder in folders if folder not in static])
     target = check_out(out, [run.folder for run in runs])
     with whole_folder(target) as folder:
         figures = Figures(folder / "figures")
@@ -66,10 +68,16 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
         }
         (folder / "data" / "cases.js").write_bytes(script("index", index))
         pages = Pages()
-        (folder / "index.html").write_text(pages.index(shown, len(cases.rows)), encoding="utf-8")
+        (folder / "index.html").write_text(pages.index(shown, len(cases.rows), _beside(static, runs)), encoding="utf-8")
         (folder / "traces.html").write_text(pages.traces(), encoding="utf-8")
         (folder / MARKER).write_bytes(marker(VERSION, [run.label for run in runs]))
     return Written(target, len(cases.rows), figures.count)
+
+
+def _beside(static: Sequence[Path], runs: Sequence[Run]) -> Mapping[str, Any] | None:
+    if not static:
+        return None
+    return static_beside_loop([read_summary(folder) for folder in static], [run.summary for run in runs])
 
 
 class CaseIndex:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from interpreters.scripted import ScriptedInterpreter
 from loops.compare import compare
 from loops.compare_table import print_comparison
 from loops.config import load_config
+from loops.report import write_report
 from loops.rescore import compute_scores
 from loops.runner import run
 from scoring.paired import holm, mcnemar_exact
@@ -238,5 +240,8 @@ def test_static_runs_are_put_beside_the_gains(model, tmp_path: Path) -> None:
     printed = console.file.getvalue()
     assert "static score beside loop gain" in printed
     assert "pearson over 2 models: n/a (fewer than three models)" in printed
+    page = write_report([a, tmp_path / "static-a", b, tmp_path / "static-b"], tmp_path / "report").out / "index.html"
+    assert "pearson over 2 models: n/a (fewer than three models)" in page.read_text()
+    assert re.search(r'<th scope="row">b</th><td>0\.750', page.read_text())
     with pytest.raises(ConfigError, match="no loop run is given; compare static runs with vcloop bench compare"):
         compare([tmp_path / "static-a", tmp_path / "static-b"])
