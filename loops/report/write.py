@@ -34,8 +34,8 @@ class Written(NamedTuple):
 def write_report(folders: Sequence[Path], out: Path) -> Written:
     """Write the report of these runs. The same archives give the same bytes.
 
-    Runs of static benchmarks and of their judges are set beside the loop gains of the same models. Raises ArchiveError where a folder is no run, or where `out` is something else than a report; nothing is written
-    then.
+    Runs of static benchmarks and of their judges are set beside the loop gains of the same models. Raises ArchiveError
+    where a folder is no run, or where `out` is something else than a report; nothing is written then.
     """
     check_out(out, [folder.resolve() for folder in folders])
     static = [folder for folder in folders if read_run(folder, None).kind != "loop"]
