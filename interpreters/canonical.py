@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from evidence.contracts import Measurement, Message, Readout, Request
-from evidence.values import Same, canonical_json, sha256_of
+from evidence.contracts import Request
+from evidence.values import Same, Value, canonical_json, sha256_of
 
 KEPT = 4096
 """How many texts are kept; older ones are made again."""
@@ -33,19 +33,18 @@ class RequestWriter:
 
     def write(self, request: Request) -> Written:
         """The canonical JSON of identity and request, with sorted keys."""
-        messages = ",".join(_message_text(Same(m)) for m in request.messages)
         text = (
-            f'{{"identity":{self._identity},"menu":{_list_text(Same(request.menu))},"messages":[{messages}],'
-            f'"readouts":{_list_text(Same(request.readouts))},"step":{json.dumps(request.step)}}}'
+            f'{{"identity":{self._identity},"menu":{_list_text(request.menu)},"messages":{_list_text(request.messages)},'
+            f'"readouts":{_list_text(request.readouts)},"step":{json.dumps(request.step)}}}'
         )
         return Written(text, sha256_of(text))
 
 
-@functools.lru_cache(KEPT)
-def _message_text(message: Same[Message]) -> str:
-    return canonical_json(message.value)
+def _list_text(values: Iterable[Value]) -> str:
+    return "[" + ",".join(_text(Same(value)) for value in values) + "]"
 
 
 @functools.lru_cache(KEPT)
-def _list_text(values: Same[tuple[Readout, ...]] | Same[tuple[Measurement, ...]]) -> str:
-    return "[" + ",".join(canonical_json(value) for value in values.value) + "]"
+def _text(value: Same[Value]) -> str:
+    """Messages of a conversation, readouts and menu entries are the same objects in many requests."""
+    return canonical_json(value.value)

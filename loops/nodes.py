@@ -72,6 +72,7 @@ class Steps:
         self.modalities = modalities
         self._talks: dict[tuple[str, int], dict[str, tuple[Request, str]]] = {}
         self._calibrations: dict[tuple[str, ...], tuple[Prediction, ...]] = {}
+        self._noise: dict[str, dict[str, float]] = {}
 
     async def predict(self, state: LoopState) -> LoopState:
         """Call 1: answer every readout from the initial evidence, and propose a measurement."""
@@ -218,8 +219,14 @@ class Steps:
             proposal=proposal,
             readouts=prepared.case.readouts,
             joint=joint_posterior(self.adapter, prepared.inputs, seen),
-            noise={} if prepared.inputs is None else expected_noise(prepared.inputs),
+            noise=self._expected_noise(state["case"]),
         )
+
+    def _expected_noise(self, case: str) -> dict[str, float]:
+        inputs = self.cases[case].inputs
+        if case not in self._noise:  # what is known before a measurement is the same in every turn and repeat
+            self._noise[case] = {} if inputs is None else expected_noise(inputs)
+        return self._noise[case]
 
     def _calibrated(self, state: LoopState) -> tuple[Prediction, ...]:
         prepared = self.cases[state["case"]]

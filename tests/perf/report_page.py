@@ -88,8 +88,8 @@ def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
             )
         )
         for n, name in enumerate(ids):
-            truth = np.random.default_rng([7, n]).normal(0, 0.3, len(READOUTS))
-            for event, call in _case(archive, name, truth, skill, figures[n % FIGURES], writer, rng):
+            same = np.random.default_rng([7, n])  # truth and predictions do not depend on who answers
+            for event, call in _case(archive, name, same, skill, figures[n % FIGURES], writer, rng):
                 if call is not None:
                     archive.add_call(*call, repair=False, seconds=0.2)
                 archive.add_event(event)
@@ -98,12 +98,13 @@ def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
 def _case(
     archive: Archive,
     name: str,
-    truth: np.ndarray,
+    same: np.random.Generator,
     skill: float,
     figure: str,
     writer: RequestWriter,
     rng: np.random.Generator,
 ) -> Iterator[tuple[Opened | Stepped | Selected | Observed | Closed, tuple[CallKey, Written, Reply] | None]]:
+    truth = same.normal(0, 0.3, len(READOUTS))
     case = Case(
         id=name,
         title=f"Generated {name}",
@@ -113,7 +114,7 @@ def _case(
     )
     predicted = tuple(
         Prediction(readout=r.id, mean=round(float(t + e), 4), sd=0.2)
-        for r, t, e in zip(READOUTS, truth, rng.normal(0, 0.3, 4), strict=True)
+        for r, t, e in zip(READOUTS, truth, same.normal(0, 0.3, 4), strict=True)
     )
     sealed = tuple(
         Observation(measurement=m.id, readout=m.readout, value=round(float(t), 4), se=0.05, n_cells=40)

@@ -1,0 +1,61 @@
+"""From archive to scores: calls per second of processor time, beside `inspect score` on logs of as many calls a sample.
+
+    python tests/perf/rescoring.py [--calls 100000] [--samples 500] [--rounds 2]     # make perf runs a smaller one
+
+The archive is generated (report_page.make_archive, SYNTHETIC, three calls a case) in the real format; scored is every
+readout of every stage, with intervals. inspect_ai (in .venv-perf) reads its log and scores one exact match a sample.
+The sides take turns, each in a process of its own; imports and generating are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from overhead import INSPECT, least
+from report_page import make_archive
+
+CALLS_PER_CASE = 3
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--samples", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--score", type=Path, help="score this archive once, and print seconds a call")
+    options = parser.parse_args()
+    if options.score:
+        print(seconds_per_call(options.score))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "generated"
+        make_archive(archive, options.calls // CALLS_PER_CASE, "generated", 0.25)
+        sides = {"vcloop": [sys.executable, __file__, "--score", str(archive)]}
+        if INSPECT.exists():
+            size = ["--samples", str(options.samples), "--calls", str(CALLS_PER_CASE)]
+            sides["inspect_ai"] = [str(INSPECT), str(Path(__file__).with_name("inspect_side.py")), "score", *size]
+        best = least(sides, options.rounds)
+    shown = {f"{side}_calls_per_core_second": round(1 / seconds) for side, seconds in best.items()}
+    if "inspect_ai" in best:
+        shown["vcloop_to_inspect_ai"] = round(best["inspect_ai"] / best["vcloop"], 1)
+    print(json.dumps(shown, indent=1))
+
+
+def seconds_per_call(archive: Path) -> float:
+    """Seconds of processor time for a call."""
+    from loops.rescore import rescore
+
+    with (archive / "calls.jsonl").open("rb") as lines:
+        n_calls = sum(1 for _ in lines)
+    began = time.process_time()
+    rescore(archive)
+    return (time.process_time() - began) / n_calls
+
+
+if __name__ == "__main__":
+    main()
