@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
@@ -159,6 +160,8 @@ class Archive:
         self.past: list[Reply] = []
         """The replies of every attempt made before this start of the run."""
         self.damaged: list[str] = []
+        self.patience_s = 0.0
+        """How long to wait for another process that has the run open: one that was killed is gone soon."""
 
     def __enter__(self) -> Self:
         try:
@@ -166,14 +169,13 @@ class Archive:
             self._lock = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise ArchiveError(f"cannot write the run folder {self.folder}: {error.strerror}") from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(self._lock)
-            self._lock = None
-            raise ArchiveError(
-                f"{self.folder} is in use by another process; wait for it or choose another name"
-            ) from error
+        until = time.monotonic() + self.patience_s
+        while not _locks(self._lock):
+            if time.monotonic() >= until:
+                os.close(self._lock)
+                self._lock = None
+                raise ArchiveError(f"{self.folder} is in use by another process; wait for it or choose another name")
+            time.sleep(0.1)
         self._read_back()
         return self
 
@@ -231,6 +233,14 @@ class Archive:
         """Replace run.json."""
         text = json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
         write_atomic(self.folder / "run.json", (text + "\n").encode(), error=ArchiveError)
+
+
+def _locks(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _without_open_faults(records: Iterable[CallRecord]) -> list[CallRecord]:

@@ -15,6 +15,7 @@ import typer
 import typer.core
 
 from loops import terminal
+from loops.executors import ExecutorName, find_executor
 from loops.terminal import Json, print_json, stop
 
 
@@ -61,6 +62,10 @@ app.add_typer(cases_app, name="cases")
 app.add_typer(data_app, name="data")
 
 PACKAGES = ("adapters", "benchmarks", "cases", "evidence", "interpreters", "loops", "scoring", "simulators")
+Where = Annotated[ExecutorName, typer.Option(help="Where the work is done: in this process, or on a Ray cluster.")]
+Address = Annotated[
+    str | None, typer.Option(help="The Ray cluster as HOST:PORT; RAY_ADDRESS, or this machine, by default.")
+]
 SHIPPED_CASES = Path(__file__).resolve().parent.parent / "cases"
 
 
@@ -97,16 +102,18 @@ def sweep(
     config: Annotated[Path, typer.Argument(help="A sweep config (docs/config.md).")],
     results: Annotated[Path, typer.Option(help="The folder that holds the folder of the sweep.")] = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Continue the sweep if it was started.")] = False,
+    executor: Where = ExecutorName.local,
+    address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Run configs x models x seeds at once, under shared limits, and print one line for each run."""
-    from loops.runner import run_all
     from loops.sweep import load_sweep
     from loops.table import print_overview
 
+    where = find_executor(executor, address)
     plan, jobs = load_sweep(config, shipped=SHIPPED_CASES, results=results)
     with terminal.progress(terminal.console(stderr=True)) as progress:
-        outcomes = run_all(jobs, limits=plan.limits, concurrency=plan.concurrency, resume=resume, progress=progress)
+        outcomes = where.runs(jobs, limits=plan.limits, concurrency=plan.concurrency, resume=resume, progress=progress)
     if as_json:
         print_json([outcome.summary for outcome in outcomes])
     else:
@@ -272,12 +279,16 @@ def simulate(
     simulator: Annotated[str, typer.Argument(help="The simulator to train, such as gears.")],
     config: Annotated[Path, typer.Argument(help="A training config (docs/simulators.md).")],
     work: Annotated[Path, typer.Option(help="Where trained members are kept.")] = Path("results/simulators"),
+    executor: Where = ExecutorName.local,
+    address: Address = None,
 ) -> None:
     """Train a simulator once and store its predictions as a response table. Resumes by member."""
+    from loops.simulate import plan
     from loops.simulate import simulate as train
 
-    console = terminal.console(stderr=True)
-    made = train(simulator, config, work, lambda text: console.print(text, markup=False, highlight=False))
+    where, console = find_executor(executor, address), terminal.console(stderr=True)
+    planned = plan(simulator, config, work, lambda text: console.print(text, markup=False, highlight=False))
+    made = train(planned, where)
     rows, columns = made.table.mean.shape
     typer.echo(f"{made.path}: {rows} perturbations x {columns} columns, {len(made.table.members)} members")
 

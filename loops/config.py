@@ -120,8 +120,9 @@ NOT_PART_OF_THE_RESULT = ("concurrency", "attempts", "limits")
 
 
 class Loaded(NamedTuple):
-    """A config and what it names: the case file and its hash, resolved paths, components ready to use."""
+    """A config, its file, and what it names: the case file and its hash, resolved paths, components ready to use."""
 
+    path: Path
     config: RunConfig
     case_file: CaseFile
     case_path: Path
@@ -155,6 +156,7 @@ def load_config(source: str, *, shipped: Path, instead: RunConfig | None = None)
         None if config.simulator is None else build(SIMULATORS, config.simulator, f"{where}: simulator", path.parent)
     )
     return Loaded(
+        path=path.resolve(),
         config=config,
         case_file=case_file,
         case_path=case_path,

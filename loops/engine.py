@@ -74,6 +74,13 @@ class Work(ABC):
     def score(self) -> dict[str, Any]:
         """Write the scores from the archive; the summary."""
 
+    def begin(self, resume: bool) -> None:
+        """Write the record into the open archive. Raises ArchiveError where another run is there."""
+        before = check_folder(self.folder, self.record, resume)  # again: another start may have come first
+        if before is not None:
+            self.record = self.record.model_copy(update={"started_at": before.started_at})
+        self.archive.write_run(self.record)
+
     @property
     def reason(self) -> str:
         """Why the run is incomplete; empty where it is finished."""
@@ -117,35 +124,27 @@ def make_all(
     concurrency: int,
     resume: bool = False,
     progress: Progress | None = None,
+    meter: Meter | None = None,
 ) -> list[Outcome]:
     """Make several runs at once. They share the limits, and those that ask the same server share its `concurrency`.
 
     Everything checkable is checked before a folder is made and before the first call. What a server does to one run
-    leaves the others going; a limit that is reached stops all.
+    leaves the others going; a limit that is reached stops all. `meter` counts the calls, where other processes make
+    runs under the same limits.
     """
     progress = progress or Progress()
-    for work in works:
-        check_folder(work.folder, work.record, resume)
-    _check_prices(works, limits)
-    for work in works:
-        check = getattr(work.interpreter, "check", None)
-        if check is not None:
-            check()
-        work.prepare()
+    check_all(works, limits=limits, resume=resume)
     with contextlib.ExitStack() as stack:
         cells: list[tuple[Work, Cell]] = []
         for work in works:
             stack.enter_context(work.archive)
-            before = check_folder(work.folder, work.record, resume)  # again: another start may have come first
-            if before is not None:
-                work.record = work.record.model_copy(update={"started_at": before.started_at})
-            work.archive.write_run(work.record)
+            work.begin(resume)
             own = work.open()
             work.open_cells = len(own)
             cells += [(work, cell) for cell in own]
         progress.prepared(len(cells))
         try:
-            asyncio.run(_work_through(works, cells, limits, concurrency, progress))
+            asyncio.run(_work_through(works, cells, meter or Meter(limits), limits.wall_time_s, concurrency, progress))
         except BaseException as error:
             for work in works:
                 with contextlib.suppress(ArchiveError):  # a full disk: the first error says more
@@ -156,11 +155,30 @@ def make_all(
     return [Outcome(work.record, work.score(), work.archive.damaged, work.stop.error) for work in works]
 
 
+def check_all(works: Sequence[Work], *, limits: Limits, resume: bool, calls_here: bool = True) -> None:
+    """Check everything that can be checked before the first call, and prepare every run.
+
+    `calls_here`: this process makes the calls, so that it needs the keys of the servers.
+    """
+    for work in works:
+        check_folder(work.folder, work.record, resume)
+    _check_prices(works, limits)
+    for work in works:
+        check = getattr(work.interpreter, "check", None)
+        if check is not None and calls_here:
+            check()
+        work.prepare()
+
+
 async def _work_through(
-    works: Sequence[Work], cells: Sequence[tuple[Work, Cell]], limits: Limits, concurrency: int, progress: Progress
+    works: Sequence[Work],
+    cells: Sequence[tuple[Work, Cell]],
+    meter: Meter,
+    wall_time_s: float | None,
+    concurrency: int,
+    progress: Progress,
 ) -> None:
     """Work through the open cells of all runs, some at once."""
-    meter = Meter(limits)
     endpoints: dict[str, Endpoint] = {}
     callers: dict[int, Caller] = {}
     workers: dict[int, Callable[[str, int], Awaitable[str]]] = {}
@@ -196,9 +214,9 @@ async def _work_through(
         progress.cell()
 
     timer = None
-    if limits.wall_time_s is not None:
-        over = f"limits.wall_time_s: the run has gone on for {limits.wall_time_s:g} s"
-        timer = asyncio.get_running_loop().call_later(limits.wall_time_s, stop_all, over)
+    if wall_time_s is not None:
+        over = f"limits.wall_time_s: the run has gone on for {wall_time_s:g} s"
+        timer = asyncio.get_running_loop().call_later(wall_time_s, stop_all, over)
     try:
         async with asyncio.TaskGroup() as group:
             for work, (case, repeat) in cells:

@@ -53,11 +53,13 @@ class Stop:
 
 
 class Used(NamedTuple):
-    """Tokens in and out, and their price, as far as they are known."""
+    """Calls made, tokens in and out and their price as far as they are known, and replies that did not say."""
 
+    calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cost: Decimal = Decimal(0)
+    unknown: int = 0
 
 
 class Meter:
@@ -70,43 +72,61 @@ class Meter:
     def __init__(self, limits: Limits):
         self.limits = limits
         self.used = Used()
-        self._admitted = 0
-        self._broken = ""
 
     def admit(self) -> None:
         """Count a call that is about to be made. Raises LimitReached where a limit forbids it."""
-        limits, used = self.limits, self.used
-        tokens = used.prompt_tokens + used.completion_tokens
-        if self._broken:
-            raise LimitReached(self._broken)
-        if limits.calls is not None and self._admitted >= limits.calls:
-            raise LimitReached(f"limits.calls: {self._admitted} of {limits.calls} calls are made; raise it to go on")
-        if limits.tokens is not None and tokens >= limits.tokens:
-            raise LimitReached(f"limits.tokens: {tokens} of {limits.tokens} tokens are used; raise it to go on")
-        if limits.cost is not None and used.cost >= Decimal(str(limits.cost)):
-            raise LimitReached(f"limits.cost: {used.cost.normalize():f} of {limits.cost:g} is spent; raise it to go on")
-        self._admitted += 1
+        over = refusal(self.limits, self.used)
+        if over:
+            raise LimitReached(over)
+        self.used = self.used._replace(calls=self.used.calls + 1)
 
     def past(self, attempts: Iterable[Reply], prices: Prices | None) -> None:
         """Count what an archive already holds."""
-        for reply in attempts:
-            self._admitted += 1
-            self.add(reply, prices, metered=False)
+        self.used = total([self.used, *(used_by(reply, prices, metered=False, calls=1) for reply in attempts)])
 
     def add(self, reply: Reply, prices: Prices | None, *, metered: bool) -> None:
         """Count what a reply used. `metered`: its interpreter costs tokens, so that a reply without usage is one that
         a limit of tokens or cost cannot be kept with."""
-        usage, used = reply.usage, self.used
-        self.used = Used(
-            used.prompt_tokens + (usage.prompt_tokens or 0),
-            used.completion_tokens + (usage.completion_tokens or 0),
-            used.cost + (cost_of(usage, prices) or 0),
-        )
-        kept = [name for name in ("tokens", "cost") if getattr(self.limits, name) is not None]
-        if kept and metered and unmetered(reply):
-            self._broken = (
-                f"limits.{kept[0]} cannot be kept: a reply came without usage; limit calls or wall_time_s instead"
-            )
+        self.used = total([self.used, used_by(reply, prices, metered=metered)])
+
+
+def refusal(limits: Limits, used: Used) -> str:
+    """Why no other call may be made; empty where one may."""
+    tokens = used.prompt_tokens + used.completion_tokens
+    kept = [name for name in ("tokens", "cost") if getattr(limits, name) is not None]
+    if kept and used.unknown:
+        return f"limits.{kept[0]} cannot be kept: a reply came without usage; limit calls or wall_time_s instead"
+    if limits.calls is not None and used.calls >= limits.calls:
+        return f"limits.calls: {used.calls} of {limits.calls} calls are made; raise it to go on"
+    if limits.tokens is not None and tokens >= limits.tokens:
+        return f"limits.tokens: {tokens} of {limits.tokens} tokens are used; raise it to go on"
+    if limits.cost is not None and used.cost >= Decimal(str(limits.cost)):
+        return f"limits.cost: {used.cost.normalize():f} of {limits.cost:g} is spent; raise it to go on"
+    return ""
+
+
+def used_by(reply: Reply, prices: Prices | None, *, metered: bool, calls: int = 0) -> Used:
+    """What one reply used."""
+    usage = reply.usage
+    return Used(
+        calls,
+        usage.prompt_tokens or 0,
+        usage.completion_tokens or 0,
+        cost_of(usage, prices) or Decimal(0),
+        int(metered and unmetered(reply)),
+    )
+
+
+def total(parts: Iterable[Used]) -> Used:
+    """The sum of what was used."""
+    calls, prompt, completion, unknown, cost = 0, 0, 0, 0, Decimal(0)
+    for used in parts:
+        calls += used.calls
+        prompt += used.prompt_tokens
+        completion += used.completion_tokens
+        cost += used.cost
+        unknown += used.unknown
+    return Used(calls, prompt, completion, cost, unknown)
 
 
 def cost_of(usage: Usage, prices: Prices | None) -> Decimal | None:

@@ -27,11 +27,16 @@ def started(config: CommonConfig, interpreter: Interpreter, secrets: frozenset[s
         name=config.name,
         config=redact_config(config.model_dump(mode="json"), secrets),
         interpreter=redact_config(interpreter.identity(), secrets),
-        versions={"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}},
+        versions=package_versions(),
         commit=_commit(),
         started_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **facts,
     )
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of Python and of the packages that scores depend on."""
+    return {"python": platform.python_version(), **{p: importlib.metadata.version(p) for p in PACKAGES}}
 
 
 def run_record(loaded: Loaded, secrets: frozenset[str]) -> RunRecord:

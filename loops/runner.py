@@ -14,6 +14,7 @@ from loops.caller import Caller
 from loops.cells import group_events
 from loops.config import Limits, Loaded, RunConfig
 from loops.engine import Cell, Outcome, Progress, Work, make, make_all
+from loops.limits import Meter
 from loops.nodes import Steps
 from loops.prepare import Prepared, Ready, affordable, prepare
 from loops.records import run_record
@@ -39,11 +40,23 @@ def run_all(
     concurrency: int,
     resume: bool = False,
     progress: Progress | None = None,
+    meter: Meter | None = None,
+    patience_s: float = 0.0,
 ) -> list[Outcome]:
-    """Make several runs at once, as `loops.engine.make_all` does; cases that are the same are prepared once."""
+    """Make several runs at once, as `loops.engine.make_all` does; cases that are the same are prepared once.
+
+    `patience_s`: how long to wait for another process that has a run open.
+    """
+    works = works_of(jobs)
+    for work in works:
+        work.archive.patience_s = patience_s
+    return make_all(works, limits=limits, concurrency=concurrency, resume=resume, progress=progress, meter=meter)
+
+
+def works_of(jobs: Sequence[Job]) -> list[Work]:
+    """The runs as the engine makes them; cases that are the same are prepared once."""
     ready: dict[str, Ready] = {}
-    works = [_Loop(job, ready) for job in jobs]
-    return make_all(works, limits=limits, concurrency=concurrency, resume=resume, progress=progress)
+    return [_Loop(job, ready) for job in jobs]
 
 
 class _Loop(Work):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,6 +14,10 @@ from evidence.registry import SETTINGS, TRAINERS
 from evidence.strict_yaml import read_value
 from evidence.values import Value
 from simulators.response_table import ResponseTable, save_table
+from simulators.training import Trainer, Training
+
+if TYPE_CHECKING:
+    from loops.executors import Executor
 
 
 class SimulateConfig(Value):
@@ -41,21 +45,41 @@ class Simulated(NamedTuple):
     path: Path
 
 
-def simulate(trainer: str, config_path: Path, work: Path, say: Callable[[str], None]) -> Simulated:
-    """Train and write the response table; members already trained in `work` are taken from there.
+class Planned(NamedTuple):
+    """A training that was checked, and what it was read from."""
 
-    Raises ConfigError for a bad config or a setting without cells, DataError for data that cannot be trained on.
+    name: str
+    config_path: Path
+    work: Path
+    trainer: Trainer
+    training: Training
+    out: Path
+
+
+def simulate(planned: Planned, executor: Executor) -> Simulated:
+    """Train and write the response table; members already trained are taken from where they are kept.
+
+    Raises DataError for data that cannot be trained on.
     """
+    planned.trainer.check(planned.training)
+    executor.members(planned)
+    table = planned.trainer.table(planned.training)
+    save_table(table, planned.out)
+    return Simulated(table, planned.out)
+
+
+def plan(name: str, config_path: Path, work: Path, say: Callable[[str], None]) -> Planned:
+    """Read a training config. Raises ConfigError for a bad one or a setting without cells."""
     config = read_value(config_path, SimulateConfig, what="config")
-    train = TRAINERS.get(trainer)
+    trainer: Trainer = TRAINERS.get(name)()
     base = config_path.parent
     case_file = read_value(base / config.cases, CaseFile, what="case file")
     setting = SETTINGS.get(case_file.setting).open(case_file, _path(base, config.data))
     cell_data = getattr(setting, "cell_data", None)
     if cell_data is None:
         raise ConfigError(f"config {config_path}: setting {case_file.setting!r} has no cells to train a simulator on")
-    table: ResponseTable = train(
-        cell_data(),
+    training = Training(
+        data=cell_data(),
         options=config.options,
         members=config.members,
         seed=config.seed,
@@ -63,9 +87,7 @@ def simulate(trainer: str, config_path: Path, work: Path, say: Callable[[str], N
         folder=work / config.name,
         say=say,
     )
-    path = base / config.out
-    save_table(table, path)
-    return Simulated(table, path)
+    return Planned(name, config_path, work, trainer, training, base / config.out)
 
 
 def _path(base: Path, text: str | None) -> Path | None:

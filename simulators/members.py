@@ -68,7 +68,11 @@ def save(
         sha = file_sha256(work / WEIGHTS)
         description = kind(facts=facts, weights_sha256=sha, training_seconds=seconds)
         (work / "description.json").write_text(canonical_json(description))
-        work.replace(folder)
+        try:
+            work.replace(folder)
+        except OSError:
+            if not folder.is_dir():  # another process may have been first
+                raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

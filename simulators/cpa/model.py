@@ -41,17 +41,20 @@ class Cpa:
         *,
         members: int,
         seed: int,
+        only: int | None = None,
         out: Path | None = None,
         say: Say | None = None,
     ) -> Cpa:
-        """Train every member. With `out`, each is saved when done; one found there is not trained again.
+        """Train every member, or, from 1, the one with the number `only`. With `out`, each is saved when done; one
+        found there is not trained again.
 
         Raises ConfigError with the install lines if CPA is not installed.
         """
         compat.require()
         training = training_cells(data)
         seeds = sorted(derive_seed(seed, "cpa", str(n)) % 2**31 for n in range(1, members + 1))
-        return cls([_member(training, options, one, out, say) for one in seeds])
+        own = seeds if only is None else seeds[only - 1 : only]
+        return cls([_member(training, options, one, out, say) for one in own])
 
     @classmethod
     def load(cls, out: Path) -> Cpa:

@@ -3,38 +3,66 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from evidence.expression import CellData
 from evidence.strict_yaml import parse_value
 from simulators.cpa import compat
+from simulators.members import member_folder
 from simulators.response_table import ResponseTable
+from simulators.training import Training
 
-
-def train_table(
-    data: CellData,
-    *,
-    options: Mapping[str, Any],
-    members: int,
-    seed: int,
-    annotations: Path | None,
-    folder: Path,
-    say: Callable[[str], None],
-) -> ResponseTable:
-    """Train `members` networks with the held-out combinations left out, and predict every wanted one that CPA can.
-
-    `annotations` are not used: CPA learns an embedding for each drug. Members found in `folder` are not trained again.
-    Raises ConfigError for bad options or a missing package, DataError for data that cannot be trained on.
-    """
-    compat.require()
+if TYPE_CHECKING:
     from simulators.cpa.facts import CpaOptions
     from simulators.cpa.model import Cpa
 
-    settings = parse_value(json.dumps(dict(options)), CpaOptions, where="options", as_json=True)
-    cpa = Cpa.train(data, settings, members=members, seed=seed, out=folder / "members", say=say)
-    skipped = [c.id for c in data.wanted if not cpa.can_predict(c)]
-    if skipped:
-        say(f"no prediction, a drug is in no training condition: {', '.join(skipped)}")
-    return cpa.table([c for c in data.wanted if cpa.can_predict(c)], synthetic=data.synthetic)
+
+class CpaTrainer:
+    """CPA as `vcloop simulate` trains it (see simulators.training.Trainer). Annotations are not used: CPA learns an
+    embedding for each drug."""
+
+    def check(self, training: Training) -> None:
+        """Raises ConfigError for bad options or a missing package, DataError for data that cannot be trained on."""
+        options = _options(training)
+        from simulators.cpa.facts import plan_member, training_cells
+
+        plan_member(training_cells(training.data), options, training.seed)
+
+    def train_member(self, training: Training, number: int) -> Path:
+        """Train one network with the held-out combinations left out."""
+        (member,) = _train(training, number).members
+        return member_folder(_kept(training), member.facts)
+
+    def table(self, training: Training) -> ResponseTable:
+        """Every wanted combination that CPA can predict."""
+        cpa, wanted = _train(training), training.data.wanted
+        skipped = [c.id for c in wanted if not cpa.can_predict(c)]
+        if skipped:
+            training.say(f"no prediction, a drug is in no training condition: {', '.join(skipped)}")
+        return cpa.table([c for c in wanted if cpa.can_predict(c)], synthetic=training.data.synthetic)
+
+
+def _train(training: Training, number: int | None = None) -> Cpa:
+    options = _options(training)
+    from simulators.cpa.model import Cpa
+
+    return Cpa.train(
+        training.data,
+        options,
+        members=training.members,
+        seed=training.seed,
+        only=number,
+        out=_kept(training),
+        say=training.say,
+    )
+
+
+def _kept(training: Training) -> Path:
+    return training.folder / "members"
+
+
+def _options(training: Training) -> CpaOptions:
+    compat.require()
+    from simulators.cpa.facts import CpaOptions
+
+    return parse_value(json.dumps(dict(training.options)), CpaOptions, where="options", as_json=True)

@@ -156,8 +156,11 @@ def _write(folder: Path, facts: DatasetFacts, training: PerturbedCells, go: GoAn
         _write_rows(work / GRAPH_FILE, ("source", "target", "importance"), go.graph(facts.graph_genes))
         files = {str(p.relative_to(work)): file_sha256(p) for p in sorted(work.rglob("*")) if p.is_file()}
         (work / "description.json").write_text(canonical_json(_Description(facts=facts, files=files)))
-        if not folder.is_dir():  # another process may have been first
+        try:
             work.replace(folder)
+        except OSError:
+            if not folder.is_dir():  # another process may have been first
+                raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

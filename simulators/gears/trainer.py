@@ -4,58 +4,81 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from evidence.errors import ConfigError
-from evidence.expression import CellData
 from evidence.strict_yaml import parse_value
 from simulators.gears import compat
-from simulators.gears.dataset import prepare
+from simulators.gears.dataset import GearsDataset, prepare
 from simulators.gears.go import GoAnnotations, make_go, read_go
+from simulators.members import member_folder
 from simulators.response_table import ResponseTable
+from simulators.training import Training
 
-
-def train_table(
-    data: CellData,
-    *,
-    options: Mapping[str, Any],
-    members: int,
-    seed: int,
-    annotations: Path | None,
-    folder: Path,
-    say: Callable[[str], None],
-) -> ResponseTable:
-    """Train `members` networks with the held-out pairs left out, and predict every wanted condition that GEARS can.
-
-    annotations: a gene2go file (see simulators.gears.go.read_go). Members found in `folder` are not trained again.
-    Raises ConfigError for bad options or missing annotations, DataError for data that cannot be trained on.
-    """
-    compat.require()
-    from simulators.gears.model import Gears, member_seeds
+if TYPE_CHECKING:
+    from simulators.gears.model import Gears
     from simulators.gears.training import GearsOptions
 
-    settings = parse_value(json.dumps(dict(options)), GearsOptions, where="options", as_json=True)
-    dataset = prepare(data.cells, held_out=data.held_out, go=_go(data, annotations), root=folder / "data")
-    for name, reason in dataset.facts.left_out.items():
-        say(f"left out of training: {name} ({reason})")
-    gears = Gears.train(dataset, settings, seeds=member_seeds(seed, members), out=folder / "members", say=say)
-    wanted = [c for c in data.wanted if gears.can_predict(c)]
-    skipped = [c.id for c in data.wanted if not gears.can_predict(c)]
-    if skipped:
-        say(f"no prediction, a gene is not in the perturbation graph: {', '.join(skipped)}")
-    table = gears.table(wanted)
-    provenance = table.provenance.model_copy(update={"synthetic": data.synthetic})
-    return dataclasses.replace(table, provenance=provenance)
+
+class GearsTrainer:
+    """GEARS as `vcloop simulate` trains it (see simulators.training.Trainer)."""
+
+    def check(self, training: Training) -> None:
+        """Check the options and write the dataset folder. Raises ConfigError for bad options or missing annotations,
+        DataError for data that cannot be trained on."""
+        _options(training)
+        for name, reason in _dataset(training).facts.left_out.items():
+            training.say(f"left out of training: {name} ({reason})")
+
+    def train_member(self, training: Training, number: int) -> Path:
+        """Train one network with the held-out pairs left out."""
+        (member,) = _train(training, number).members
+        return member_folder(_kept(training), member.facts)
+
+    def table(self, training: Training) -> ResponseTable:
+        """Every wanted condition that GEARS can predict."""
+        gears = _train(training)
+        wanted = [c for c in training.data.wanted if gears.can_predict(c)]
+        skipped = [c.id for c in training.data.wanted if not gears.can_predict(c)]
+        if skipped:
+            training.say(f"no prediction, a gene is not in the perturbation graph: {', '.join(skipped)}")
+        table = gears.table(wanted)
+        provenance = table.provenance.model_copy(update={"synthetic": training.data.synthetic})
+        return dataclasses.replace(table, provenance=provenance)
 
 
-def _go(data: CellData, annotations: Path | None) -> GoAnnotations:
-    if annotations is not None:
-        return read_go(annotations)
-    if data.terms is None:
+def _train(training: Training, number: int | None = None) -> Gears:
+    from simulators.gears.model import Gears, member_seeds
+
+    settings, dataset = _options(training), _dataset(training)
+    seeds = member_seeds(training.seed, training.members)
+    own = seeds if number is None else seeds[number - 1 : number]
+    return Gears.train(dataset, settings, seeds=own, out=_kept(training), say=training.say)
+
+
+def _kept(training: Training) -> Path:
+    return training.folder / "members"
+
+
+def _options(training: Training) -> GearsOptions:
+    compat.require()
+    from simulators.gears.training import GearsOptions
+
+    return parse_value(json.dumps(dict(training.options)), GearsOptions, where="options", as_json=True)
+
+
+def _dataset(training: Training) -> GearsDataset:
+    data, go = training.data, _go(training)
+    return prepare(data.cells, held_out=data.held_out, go=go, root=training.folder / "data")
+
+
+def _go(training: Training) -> GoAnnotations:
+    if training.annotations is not None:
+        return read_go(training.annotations)
+    if training.data.terms is None:
         raise ConfigError(
             "annotations: GEARS needs the genes' GO terms; name a gene2go file (.json or .json.gz: gene -> terms) or "
             "the folder of GEARS' originals"
         )
-    return make_go(data.terms, source="generated twin")
+    return make_go(training.data.terms, source="generated twin")

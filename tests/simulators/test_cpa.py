@@ -23,8 +23,9 @@ from simulators.cpa import training as cpa_training  # noqa: E402
 from simulators.cpa.counterfactual import predict_change  # noqa: E402
 from simulators.cpa.facts import CpaOptions, plan_member, training_cells  # noqa: E402
 from simulators.cpa.model import Cpa  # noqa: E402
-from simulators.cpa.trainer import train_table  # noqa: E402
+from simulators.cpa.trainer import CpaTrainer  # noqa: E402
 from simulators.cpa.training import setup, train_member  # noqa: E402
+from simulators.training import Training  # noqa: E402
 
 pytestmark = pytest.mark.slow
 HELD = ("A+B",)
@@ -190,8 +191,10 @@ def test_an_ensemble_comes_back_as_it_was_saved(tiny, training, tmp_path):
 
 def test_a_table_says_what_it_was_made_from(training, tmp_path):
     said = []
-    given = {"members": 2, "seed": 1, "annotations": None, "folder": tmp_path, "say": said.append}
-    table = train_table(training, options={"epochs": 1, "n_hidden": 8, "n_latent": 4}, **given)
+    options = {"epochs": 1, "n_hidden": 8, "n_latent": 4}
+    asked = Training(training, options, members=2, seed=1, annotations=None, folder=tmp_path, say=said.append)
+    CpaTrainer().check(asked)
+    table = CpaTrainer().table(asked)
     assert table.provenance.held_out == HELD
     assert table.provenance.data_sha256 == training.cells.data_sha256
     assert table.provenance.versions["cpa-tools"] == "0.8.8"
@@ -199,7 +202,20 @@ def test_a_table_says_what_it_was_made_from(training, tmp_path):
     assert set(table.perturbations) == {"A", "B", "C", "A+B", "A+C", "B+C"}
     assert table.sd is not None
     with pytest.raises(ConfigError, match="epoch"):
-        train_table(training, options={"epoch": 1}, **given)
+        CpaTrainer().check(asked._replace(options={"epoch": 1}))
+
+
+def test_members_trained_one_by_one_are_those_of_the_ensemble(training, tmp_path):
+    said = []
+    options = {"epochs": 1, "n_hidden": 8, "n_latent": 4}
+    asked = Training(training, options, members=2, seed=1, annotations=None, folder=tmp_path / "one", say=said.append)
+    folders = [CpaTrainer().train_member(asked, number) for number in (2, 1)]
+    assert len(set(folders)) == 2
+    said.clear()
+    apart = CpaTrainer().table(asked)
+    assert [("found in" in line) for line in said] == [True, True]
+    together = CpaTrainer().table(asked._replace(folder=tmp_path / "other"))
+    assert apart.sha256 == together.sha256
 
 
 def test_held_out_cells_are_taken_out_before_anything_is_computed(cells):

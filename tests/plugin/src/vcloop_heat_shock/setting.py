@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
 from evidence.contracts import (
     Case,
     CaseFile,
@@ -23,6 +25,8 @@ from evidence.contracts import (
     Truth,
 )
 from evidence.errors import DataError
+from evidence.expression import CellData
+from evidence.perturbed import DataCard, make_cells
 from evidence.values import sha256_of
 
 GENES = ("HSP70", "HSP90", "CDC6")
@@ -127,6 +131,17 @@ class HeatShock:
                 Prediction(readout=r.id, mean=sum(means[r.id]) / len(means[r.id]), sd=0.3) for r in case.readouts
             )
         }
+
+    def cell_data(self) -> CellData:
+        """Made-up cells around the training replicate, for trainers: 20 of every strain and 20 of the control."""
+        means = {"control": [2.0] * len(GENES)} | {
+            strain: [2.0 + r.value for r in self._responses(strain)] for strain in STRAINS
+        }
+        rng = np.random.default_rng(1)
+        x = np.concatenate([np.maximum(rng.normal(mean, 0.2, (20, len(GENES))), 0.01) for mean in means.values()])
+        labels = [name for name in means for _ in range(20)]
+        cells = make_cells(x, GENES, labels, card=DataCard(name="heat shock"))
+        return CellData(cells, held_out=(), wanted=cells.perturbations, terms=None, synthetic=True)
 
     def _responses(self, strain: str) -> tuple[Response, ...]:
         rows = [(gene, *self.rows[strain, gene, "training"]) for gene in GENES]
