@@ -151,8 +151,26 @@ class Calls(NamedTuple):
 
 def read_call_journal(path: Path) -> Calls:
     """Read a calls.jsonl. Raises ArchiveError for a whole line that is no call record."""
-    lines = read_journal(path)
-    return Calls([parse_call(line, path, number) for number, line in lines.records], lines.damaged)
+    damaged: list[int] = []
+    found = (call_of(line, path, number, damaged) for number, line in numbered_lines(path))
+    return Calls([call for call in found if call is not None], damaged)
+
+
+def call_of(line: bytes, path: Path, number: int, damaged: list[int]) -> CallRecord | None:
+    """The call of a line; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError.
+
+    Whole lines are read in one go; only of a line that is no call it is asked whether it is JSON at all.
+    """
+    if b"NaN" not in line and b"Infinity" not in line:  # a request may hold any JSON, and these are none
+        try:
+            return CallRecord.model_validate_json(line)
+        except ValidationError:
+            pass
+    record = read_line(line)
+    if record is None:
+        damaged += [number] if line.strip() else []
+        return None
+    return parse_call(record, path, number)
 
 
 def parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:

@@ -291,18 +291,28 @@ def scan_events(folder: Path, damaged: list[int]) -> Iterator[Event]:
 
 
 def _scan_as(kind: TypeAdapter[E], folder: Path, damaged: list[int]) -> Iterator[E]:
-    """Whole lines are read in one go; only of a line that is no event it is asked whether it is JSON at all."""
     path = folder / "events.jsonl"
     for number, line in numbered_lines(path):
-        try:
-            event = kind.validate_json(line)
-        except ValidationError:
-            record = read_line(line)
-            if record is None:
-                damaged += [number] if line.strip() else []
-                continue
-            event = _parsed(kind, record, path, number)
-        yield event
+        event = _event_of(kind, line, path, number, damaged)
+        if event is not None:
+            yield event
+
+
+def event_of(line: bytes, path: Path, number: int, damaged: list[int]) -> Event | None:
+    """The event of a line; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError."""
+    return _event_of(_EVENT, line, path, number, damaged)
+
+
+def _event_of(kind: TypeAdapter[E], line: bytes, path: Path, number: int, damaged: list[int]) -> E | None:
+    """Whole lines are read in one go; only of a line that is no event it is asked whether it is JSON at all."""
+    try:
+        return kind.validate_json(line)
+    except ValidationError:
+        record = read_line(line)
+    if record is None:
+        damaged += [number] if line.strip() else []
+        return None
+    return _parsed(kind, record, path, number)
 
 
 def parse_event(line: dict[str, Any], path: Path, number: int) -> Event:
