@@ -7,6 +7,7 @@ imported before it is asked for by name.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.metadata
 from typing import Any
@@ -53,7 +54,7 @@ class Registry:
             ) from error
 
     def _all(self) -> dict[str, str]:
-        found = {point.name: point.value for point in importlib.metadata.entry_points(group=self.group)}
+        found = _added(self.group)
         taken = sorted(name for name, value in found.items() if self._targets.get(name, value) != value)
         if taken:
             raise ContractError(
@@ -61,6 +62,12 @@ class Registry:
                 f"{self._targets[taken[0]]} here; rename it in that package's entry points"
             )
         return {**found, **self._targets}
+
+
+@functools.cache
+def _added(group: str) -> dict[str, str]:
+    """What installed packages add: looking through all of them takes a while."""
+    return {point.name: point.value for point in importlib.metadata.entry_points(group=group)}
 
 
 SETTINGS = Registry(

@@ -10,8 +10,11 @@ scores/         written by rescoring alone
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import itertools
 import json
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
@@ -26,13 +29,14 @@ from evidence.journal import (
     Calls,
     Journal,
     call_line,
+    call_of,
     numbered_lines,
     read_call_journal,
-    read_journal,
     read_line,
 )
 from evidence.values import Value, canonical_json, sha256_of
 from interpreters.canonical import Written
+from loops.index import LineIndex, LineReader, Place, canonical_line
 
 FORMAT = 1
 TRANSPORT_FAULTS = frozenset({"timeout", "connection", "rate_limited", "server_error", "quota", "bad_request"})
@@ -154,10 +158,10 @@ class Archive:
         self._calls = Journal(folder / "calls.jsonl")
         self._events = Journal(folder / "events.jsonl")
         self._lock: int | None = None
-        self._replies: dict[CallKey, tuple[str, Reply]] = {}
-        self._known: set[str] = set()
-        self.past: list[Reply] = []
-        """The replies of every attempt made before this start of the run."""
+        self._before: LineReader | None = None
+        self._replies: dict[Place, dict[CallKey, tuple[str, Reply]]] = {}
+        self._known: set[bytes] = set()
+        self._past: Counter[Usage] = Counter()
         self.damaged: list[str] = []
 
     def __enter__(self) -> Self:
@@ -180,25 +184,48 @@ class Archive:
     def __exit__(self, *_: object) -> None:
         self._calls.close()
         self._events.close()
+        if self._before is not None:
+            self._before.close()
         if self._lock is not None:
             os.close(self._lock)
 
     def _read_back(self) -> None:
-        calls = read_call_journal(self._calls.path)
-        events = read_journal(self._events.path)
-        self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
-            f"events.jsonl line {n}" for n in events.damaged
-        ]
-        self.past = [record.reply for record in calls.records]
-        self._replies = {
-            _call_key(record): (record.request_sha256, record.reply) for record in _without_open_faults(calls.records)
-        }
-        self._known = {canonical_json(line) for _, line in events.records}
+        """Note what is there already: where the calls of each cell are, what they used, and digests of the events."""
+        damaged: list[int] = []
+        for number, line in numbered_lines(self._calls.path):
+            call = call_of(line, self._calls.path, number, damaged)
+            if call is not None:
+                self._past[call.reply.usage] += 1
+        self._before = LineIndex(self._calls.path, None).open()
+        self.damaged = [f"calls.jsonl line {n}" for n in damaged]
+        for number, line in numbered_lines(self._events.path):
+            text = canonical_line(line)
+            if text is not None:
+                self._known.add(_digest(text))
+            elif line.strip():
+                self.damaged.append(f"events.jsonl line {number}")
+
+    @property
+    def past(self) -> Iterator[Reply]:
+        """Every attempt made before this start of the run, as a reply that says what it used and no more."""
+        for usage, n in self._past.items():
+            yield from itertools.repeat(Reply(usage=usage), n)
 
     def reply(self, key: CallKey, request_sha256: str) -> Reply | None:
-        """The archived reply of this attempt to this very request, if it brought one."""
-        found = self._replies.get(key)
+        """The archived reply of this attempt to this very request, if it brought one. A cell is read when asked for."""
+        place = Place(key.case, key.repeat)
+        if place not in self._replies:
+            self._replies[place] = dict(self._replies_of(place))
+        found = self._replies[place].get(key)
         return found[1] if found is not None and found[0] == request_sha256 else None
+
+    def _replies_of(self, place: Place) -> Iterator[tuple[CallKey, tuple[str, Reply]]]:
+        if self._before is None:
+            return
+        path = self._calls.path
+        calls = [call_of(line, path, number, []) for number, line in self._before.lines(place)]
+        for call in _without_open_faults(call for call in calls if call is not None):
+            yield _call_key(call), (call.request_sha256, call.reply)
 
     def add_call(self, key: CallKey, request: Written, reply: Reply, *, repair: bool, seconds: float) -> None:
         """Append one attempt."""
@@ -216,7 +243,7 @@ class Archive:
     def add_event(self, event: Value) -> None:
         """Append one step, unless the very same line is there already from before a resume."""
         text = canonical_json(event)
-        if text not in self._known:
+        if not self._known or _digest(text.encode()) not in self._known:
             self._events.append(text)
 
     def add_blob(self, data: bytes) -> str:
@@ -231,6 +258,10 @@ class Archive:
         """Replace run.json."""
         text = json.dumps(record.model_dump(mode="json"), indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
         write_atomic(self.folder / "run.json", (text + "\n").encode(), error=ArchiveError)
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()[:16]
 
 
 def _without_open_faults(records: Iterable[CallRecord]) -> list[CallRecord]:

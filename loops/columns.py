@@ -186,15 +186,13 @@ class Columns:
         for given in self.given.values():
             given.extend(array("b", [0]) * (len(self.truth) - len(given)))
 
-    def marks(self, name: str) -> Marks:
-        """A row as marks of all readouts."""
-        row = self.rows[name]
-        return Marks(self.ints(self.case), self.ints(self.truth), self.ints(row.label), np.asarray(row.error))
-
-    @staticmethod
-    def ints(column: array[int]) -> NDArray[np.intp]:
-        """A column of whole numbers."""
-        return np.asarray(column).astype(np.intp)
+    def marks(self, where: NDArray[np.bool_]) -> dict[str, Marks]:
+        """Every row as marks of the readouts chosen by a mask."""
+        case, truth = (np.asarray(column).astype(np.intp)[where] for column in (self.case, self.truth))
+        return {
+            name: Marks(case, truth, np.asarray(row.label).astype(np.intp)[where], np.asarray(row.error)[where])
+            for name, row in self.rows.items()
+        }
 
     def was_given(self, stage: str) -> NDArray[np.bool_]:
         """Where a cell has this stage."""

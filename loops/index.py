@@ -7,14 +7,18 @@ says.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from array import array
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from pydantic_core import from_json
+
 from evidence.errors import ArchiveError
 from evidence.journal import numbered_lines, read_line
+from evidence.values import canonical_json
 
 _STARTS = (b'{"answers":[', b'{"case":"', b'{"calibrated":[', b'{"adapter_inputs":"', b'{"attempt":')
 """How canonical lines begin. No text of a model comes before their `case`, and quotes inside a text are escaped."""
@@ -144,3 +148,16 @@ def _canonical(line: bytes) -> tuple[bytes, bytes | None] | None:
         return own.group(1), own.group(2)
     opened = _OPENED.match(line, at) if at >= 0 else None
     return None if opened is None else (opened.group(1), None)
+
+
+def canonical_line(line: bytes) -> bytes | None:
+    """The canonical JSON of a line, without its newline; None where the line is damaged.
+
+    A line that looks as the archive writes it is taken as it is, once it is known to be JSON.
+    """
+    if _canonical(line) is not None:
+        with contextlib.suppress(ValueError):
+            from_json(line, allow_inf_nan=False)
+            return line[:-1]
+    record = read_line(line)
+    return None if record is None else canonical_json(record).encode()

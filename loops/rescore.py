@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evidence.errors import ArchiveError
 from evidence.files import stream_atomic, write_atomic
@@ -27,10 +26,8 @@ from loops.config import RunConfig
 from loops.gain import gain_block
 from loops.lines import ReadoutLines
 from loops.usage import CALLS_OF, Totals
-from scoring.intervals import draw_cases, score
+from scoring.intervals import Draws, score
 from scoring.metrics import Marks
-
-GROUPS = ("all", "queried", "unqueried")
 
 
 class Scored(NamedTuple):
@@ -139,19 +136,19 @@ class Scoring:
         }
         if self._n:
             queried = columns.was_queried()
-            marks = {name: _by_group(columns.marks(name), queried) for name in columns.rows}
-            weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
+            groups = {"all": np.ones_like(queried), "queried": queried, "unqueried": ~queried}
+            by_group = {group: columns.marks(where) for group, where in groups.items()}
+            marks = {name: {group: by_group[group][name] for group in groups} for name in columns.rows}
+            draws, n_labels = Draws(len(run.cases), derive_seed(config.seed, "bootstrap")), len(columns.labels)
+            scores = {n: {g: score(row[g], n_labels, draws) for g in groups} for n, row in marks.items()}
+            gain = gain_block(marks, draws)
             summary["rows"] = [
-                {
-                    "name": name,
-                    **{group: score(by_group[group], len(columns.labels), weights) for group in GROUPS},
-                    "usage": self._usage(name),
-                }
-                for name, by_group in marks.items()
+                {"name": name, **{group: result() for group, result in row.items()}, "usage": self._usage(name)}
+                for name, row in scores.items()
             ]
-            summary["gain"] = gain_block(marks, weights)
+            summary["gain"] = gain()
             summary["calibration"] = calibration_block(columns)
-            summary["changes"] = {group: _changes(marks, group) for group in GROUPS}
+            summary["changes"] = {group: _changes(marks, group) for group in groups}
             summary["class_balance"] = {label: columns.balance[label] for label in columns.labels}
         summary["choice"] = self._choices.summary()
         return Scored(summary, columns)
@@ -166,11 +163,6 @@ class Scoring:
     def _usage(self, row: str) -> dict[str, Any] | None:
         """What the calls of a stage used; None for rows that no model made."""
         return self._sum(CALLS_OF[row]).usage(self.config.interpreter.prices) if row in CALLS_OF else None
-
-
-def _by_group(marks: Marks, queried: NDArray[np.bool_]) -> dict[str, Marks]:
-    """The marks of all readouts, and of those that were measured and were not."""
-    return {"all": marks, "queried": marks.where(queried), "unqueried": marks.where(~queried)}
 
 
 def _changes(marks: Mapping[str, Mapping[str, Marks]], group: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from loops.config import load_config
 from loops.gain import gain_block, gain_lines
 from loops.rescore import compute_scores
 from loops.runner import run
-from scoring.intervals import draw_cases
+from scoring.intervals import Draws
 from scoring.metrics import Marks
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cases"
@@ -35,7 +35,7 @@ def test_the_parts_add_up_and_are_counted():
         "initial": {"all": marks([1, 1, 1, -1], [0.4, 0.4, 0.3, np.nan])},
         "revised": {"all": marks([0, 0, 1, -1], [0.1, 0.2, 0.3, np.nan])},
     }
-    block = gain_block(rows, draw_cases(2, 0))
+    block = gain_block(rows, Draws(2, 0))()
     assert list(block) == ["adapter only", "model only", "adapter and model", "evidence"], "no review was made"
     gains = {part: found["all"]["accuracy"]["value"] for part, found in block.items()}
     assert gains == {"adapter only": 0.25, "model only": 0.0, "adapter and model": 0.25, "evidence": 0.5}
