@@ -96,18 +96,14 @@ class Journal:
 
 def read_journal(path: Path) -> Lines:
     """Read every whole line; a file that does not exist has none."""
-    damaged: list[int] = []
-    return Lines(list(scan_journal(path, damaged)), damaged)
-
-
-def scan_journal(path: Path, damaged: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The readable lines of a journal one by one, with their numbers; those of damaged lines go to `damaged`."""
+    found = Lines([], [])
     for number, line in numbered_lines(path):
         record = read_line(line)
         if record is not None:
-            yield number, record
+            found.records.append((number, record))
         elif line.strip():
-            damaged.append(number)
+            found.damaged.append(number)
+    return found
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:
@@ -170,10 +166,10 @@ def call_of(line: bytes, path: Path, number: int, damaged: list[int]) -> CallRec
     if record is None:
         damaged += [number] if line.strip() else []
         return None
-    return parse_call(record, path, number)
+    return _parse_call(record, path, number)
 
 
-def parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
+def _parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
     """The call record of one line. Raises ArchiveError naming file and line."""
     try:
         return CallRecord.model_validate_json(json.dumps(line))

@@ -15,7 +15,7 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
@@ -110,6 +110,7 @@ class Closed(Value):
 
 Event = Annotated[Opened | Stepped | Selected | Observed | Closed, Field(discriminator="event")]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_VALIDATE: Callable[[bytes], Event] = _EVENT.validator.validate_json
 E = TypeVar("E")
 
 
@@ -331,7 +332,10 @@ def _scan_as(kind: TypeAdapter[E], folder: Path, damaged: list[int]) -> Iterator
 
 def event_of(line: bytes, path: Path, number: int, damaged: list[int]) -> Event | None:
     """The event of a line; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError."""
-    return _event_of(_EVENT, line, path, number, damaged)
+    try:
+        return _VALIDATE(line)
+    except ValidationError:
+        return _event_of(_EVENT, line, path, number, damaged)
 
 
 def _event_of(kind: TypeAdapter[E], line: bytes, path: Path, number: int, damaged: list[int]) -> E | None:
@@ -344,11 +348,6 @@ def _event_of(kind: TypeAdapter[E], line: bytes, path: Path, number: int, damage
         damaged += [number] if line.strip() else []
         return None
     return _parsed(kind, record, path, number)
-
-
-def parse_event(line: dict[str, Any], path: Path, number: int) -> Event:
-    """The event of one line. Raises ArchiveError naming file and line."""
-    return _parsed(_EVENT, line, path, number)
 
 
 def _parsed(kind: TypeAdapter[E], line: dict[str, Any], path: Path, number: int) -> E:

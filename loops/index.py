@@ -93,10 +93,11 @@ class LineIndex:
         case, repeat = record.get("case"), record.get("repeat")
         if isinstance(case, dict):
             case, repeat = case.get("id"), None
-        elif type(repeat) is not int:
-            case = None
-        if not isinstance(case, str):
-            raise ArchiveError(f"{self.path} line {number} is neither of a case nor of a case and a repeat")
+            whole = isinstance(case, str)
+        else:
+            whole = isinstance(case, str) and type(repeat) is int
+        if not whole:
+            raise ArchiveError(f"{self.path} line {number}: expected a case and a repeat, got {case!r} and {repeat!r}")
         return case.encode("utf-8", "surrogatepass"), None if repeat is None else str(repeat).encode()
 
 

@@ -11,13 +11,18 @@ from evidence.values import canonical_json
 from loops.cells import Cell
 from scoring.metrics import DIGITS, rounded
 
-SLOT: Final = object()
+SLOT: Final = "\x00slot"
 """Stands in a row for the value that differs from line to line."""
+_SLOT_TEXT: Final = canonical_json(SLOT)
 
 
 def template(row: Mapping[str, Any]) -> str:
-    """The canonical JSON of a row as a format with `%s` for each SLOT, in the order of the sorted keys."""
-    fields = (
+    """The canonical JSON of a row as a format with `%s` for each value that is SLOT, in the order of the keys."""
+    text = canonical_json(row)
+    slots = sum(value is SLOT for value in row.values())
+    if text.count(_SLOT_TEXT[1:-1]) == slots:
+        return _escaped(text).replace(_SLOT_TEXT, "%s")
+    fields = (  # some other text of the row looks like a slot
         _escaped(canonical_json(key)) + ":" + ("%s" if value is SLOT else _escaped(canonical_json(value)))
         for key, value in sorted(row.items())
     )
