@@ -93,11 +93,10 @@ class LineIndex:
         case, repeat = record.get("case"), record.get("repeat")
         if isinstance(case, dict):
             case, repeat = case.get("id"), None
-            whole = isinstance(case, str)
-        else:
-            whole = isinstance(case, str) and type(repeat) is int
-        if not whole:
+        elif type(repeat) is not int:
             raise ArchiveError(f"{self.path} line {number}: expected a case and a repeat, got {case!r} and {repeat!r}")
+        if not isinstance(case, str):
+            raise ArchiveError(f"{self.path} line {number}: expected a case, got {case!r}")
         return case.encode("utf-8", "surrogatepass"), None if repeat is None else str(repeat).encode()
 
 
