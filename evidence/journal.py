@@ -96,18 +96,14 @@ class Journal:
 
 def read_journal(path: Path) -> Lines:
     """Read every whole line; a file that does not exist has none."""
-    damaged: list[int] = []
-    return Lines(list(scan_journal(path, damaged)), damaged)
-
-
-def scan_journal(path: Path, damaged: list[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The readable lines of a journal one by one, with their numbers; those of damaged lines go to `damaged`."""
+    found = Lines([], [])
     for number, line in numbered_lines(path):
         record = read_line(line)
         if record is not None:
-            yield number, record
+            found.records.append((number, record))
         elif line.strip():
-            damaged.append(number)
+            found.damaged.append(number)
+    return found
 
 
 def read_line(line: bytes) -> dict[str, Any] | None:
@@ -151,11 +147,29 @@ class Calls(NamedTuple):
 
 def read_call_journal(path: Path) -> Calls:
     """Read a calls.jsonl. Raises ArchiveError for a whole line that is no call record."""
-    lines = read_journal(path)
-    return Calls([parse_call(line, path, number) for number, line in lines.records], lines.damaged)
+    damaged: list[int] = []
+    found = (call_of(line, path, number, damaged) for number, line in numbered_lines(path))
+    return Calls([call for call in found if call is not None], damaged)
 
 
-def parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
+def call_of(line: bytes, path: Path, number: int, damaged: list[int]) -> CallRecord | None:
+    """The call of a line; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError.
+
+    Whole lines are read in one go; only of a line that is no call it is asked whether it is JSON at all.
+    """
+    if b"NaN" not in line and b"Infinity" not in line:  # a request may hold any JSON, and these are none
+        try:
+            return CallRecord.model_validate_json(line)
+        except ValidationError:
+            pass
+    record = read_line(line)
+    if record is None:
+        damaged += [number] if line.strip() else []
+        return None
+    return _parse_call(record, path, number)
+
+
+def _parse_call(line: dict[str, Any], path: Path, number: int) -> CallRecord:
     """The call record of one line. Raises ArchiveError naming file and line."""
     try:
         return CallRecord.model_validate_json(json.dumps(line))

@@ -10,10 +10,13 @@ scores/         written by rescoring alone
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import itertools
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
@@ -27,13 +30,14 @@ from evidence.journal import (
     Calls,
     Journal,
     call_line,
+    call_of,
     numbered_lines,
     read_call_journal,
-    read_journal,
     read_line,
 )
 from evidence.values import Value, canonical_json, sha256_of
 from interpreters.canonical import Written
+from loops.index import LineIndex, LineReader, Place, canonical_line
 
 FORMAT = 1
 TRANSPORT_FAULTS = frozenset({"timeout", "connection", "rate_limited", "server_error", "quota", "bad_request"})
@@ -107,6 +111,7 @@ class Closed(Value):
 
 Event = Annotated[Opened | Stepped | Selected | Observed | Closed, Field(discriminator="event")]
 _EVENT: TypeAdapter[Event] = TypeAdapter(Event)
+_VALIDATE: Callable[[bytes], Event] = _EVENT.validator.validate_json
 E = TypeVar("E")
 
 
@@ -155,10 +160,10 @@ class Archive:
         self._calls = Journal(folder / "calls.jsonl")
         self._events = Journal(folder / "events.jsonl")
         self._lock: int | None = None
-        self._replies: dict[CallKey, tuple[str, Reply]] = {}
-        self._known: set[str] = set()
-        self.past: list[Reply] = []
-        """The replies of every attempt made before this start of the run."""
+        self._before: LineReader | None = None
+        self._replies: dict[Place, dict[CallKey, tuple[str, Reply]]] = {}
+        self._known: set[bytes] = set()
+        self._past: Counter[Usage] = Counter()
         self.damaged: list[str] = []
         self.patience_s = 0.0
         """How long to wait for another process that has the run open: one that was killed is gone soon."""
@@ -182,25 +187,48 @@ class Archive:
     def __exit__(self, *_: object) -> None:
         self._calls.close()
         self._events.close()
+        if self._before is not None:
+            self._before.close()
         if self._lock is not None:
             os.close(self._lock)
 
     def _read_back(self) -> None:
-        calls = read_call_journal(self._calls.path)
-        events = read_journal(self._events.path)
-        self.damaged = [f"calls.jsonl line {n}" for n in calls.damaged] + [
-            f"events.jsonl line {n}" for n in events.damaged
-        ]
-        self.past = [record.reply for record in calls.records]
-        self._replies = {
-            _call_key(record): (record.request_sha256, record.reply) for record in _without_open_faults(calls.records)
-        }
-        self._known = {canonical_json(line) for _, line in events.records}
+        """Note what is there already: where the calls of each cell are, what they used, and digests of the events."""
+        damaged: list[int] = []
+        for number, line in numbered_lines(self._calls.path):
+            call = call_of(line, self._calls.path, number, damaged)
+            if call is not None:
+                self._past[call.reply.usage] += 1
+        self._before = LineIndex(self._calls.path, None).open()
+        self.damaged = [f"calls.jsonl line {n}" for n in damaged]
+        for number, line in numbered_lines(self._events.path):
+            text = canonical_line(line)
+            if text is not None:
+                self._known.add(_digest(text))
+            elif line.strip():
+                self.damaged.append(f"events.jsonl line {number}")
+
+    @property
+    def past(self) -> Iterator[Reply]:
+        """Every attempt made before this start of the run, as a reply that says what it used and no more."""
+        for usage, n in self._past.items():
+            yield from itertools.repeat(Reply(usage=usage), n)
 
     def reply(self, key: CallKey, request_sha256: str) -> Reply | None:
-        """The archived reply of this attempt to this very request, if it brought one."""
-        found = self._replies.get(key)
+        """The archived reply of this attempt to this very request, if it brought one. A cell is read when asked for."""
+        place = Place(key.case, key.repeat)
+        if place not in self._replies:
+            self._replies[place] = dict(self._replies_of(place))
+        found = self._replies[place].get(key)
         return found[1] if found is not None and found[0] == request_sha256 else None
+
+    def _replies_of(self, place: Place) -> Iterator[tuple[CallKey, tuple[str, Reply]]]:
+        if self._before is None:
+            return
+        path = self._calls.path
+        calls = [call_of(line, path, number, []) for number, line in self._before.lines(place)]
+        for call in _without_open_faults(call for call in calls if call is not None):
+            yield _call_key(call), (call.request_sha256, call.reply)
 
     def add_call(self, key: CallKey, request: Written, reply: Reply, *, repair: bool, seconds: float) -> None:
         """Append one attempt."""
@@ -218,7 +246,7 @@ class Archive:
     def add_event(self, event: Value) -> None:
         """Append one step, unless the very same line is there already from before a resume."""
         text = canonical_json(event)
-        if text not in self._known:
+        if not self._known or _digest(text.encode()) not in self._known:
             self._events.append(text)
 
     def add_blob(self, data: bytes) -> str:
@@ -241,6 +269,10 @@ def _locks(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.sha256(text).digest()[:16]
 
 
 def _without_open_faults(records: Iterable[CallRecord]) -> list[CallRecord]:
@@ -301,23 +333,31 @@ def scan_events(folder: Path, damaged: list[int]) -> Iterator[Event]:
 
 
 def _scan_as(kind: TypeAdapter[E], folder: Path, damaged: list[int]) -> Iterator[E]:
-    """Whole lines are read in one go; only of a line that is no event it is asked whether it is JSON at all."""
     path = folder / "events.jsonl"
     for number, line in numbered_lines(path):
-        try:
-            event = kind.validate_json(line)
-        except ValidationError:
-            record = read_line(line)
-            if record is None:
-                damaged += [number] if line.strip() else []
-                continue
-            event = _parsed(kind, record, path, number)
-        yield event
+        event = _event_of(kind, line, path, number, damaged)
+        if event is not None:
+            yield event
 
 
-def parse_event(line: dict[str, Any], path: Path, number: int) -> Event:
-    """The event of one line. Raises ArchiveError naming file and line."""
-    return _parsed(_EVENT, line, path, number)
+def event_of(line: bytes, path: Path, number: int, damaged: list[int]) -> Event | None:
+    """The event of a line; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError."""
+    try:
+        return _VALIDATE(line)
+    except ValidationError:
+        return _event_of(_EVENT, line, path, number, damaged)
+
+
+def _event_of(kind: TypeAdapter[E], line: bytes, path: Path, number: int, damaged: list[int]) -> E | None:
+    """Whole lines are read in one go; only of a line that is no event it is asked whether it is JSON at all."""
+    try:
+        return kind.validate_json(line)
+    except ValidationError:
+        record = read_line(line)
+    if record is None:
+        damaged += [number] if line.strip() else []
+        return None
+    return _parsed(kind, record, path, number)
 
 
 def _parsed(kind: TypeAdapter[E], line: dict[str, Any], path: Path, number: int) -> E:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from evidence.contracts import Answer, Prediction, Readout, Truth
-from loops.cells import STAGES, Cell
+from loops.cells import STAGES
+from loops.columns import ADAPTED, SIMULATED, Columns, Row
 from scoring.calibration import (
     Calibration,
     calibration,
@@ -18,10 +18,8 @@ from scoring.calibration import (
 )
 from scoring.metrics import rounded
 
-Predicted = Sequence[tuple[Readout, Truth, Prediction]]
 
-
-def calibration_block(cells: Sequence[Cell]) -> dict[str, Any]:
+def calibration_block(columns: Columns) -> dict[str, Any]:
     """Calibration by row of the table, for the rows that state any probability.
 
     A stage of the model may state `confidence` (that its label is right) and, for categorical readouts,
@@ -31,58 +29,44 @@ def calibration_block(cells: Sequence[Cell]) -> dict[str, Any]:
     """
     block: dict[str, Any] = {}
     for stage in STAGES:
-        given = [pair for cell in cells for pair in _answered(cell, stage)]
-        if any(answer.confidence is not None or answer.probabilities is not None for _, _, answer in given):
-            block[stage] = {"confidence": _confidence(given), "probabilities": _probabilities(given)}
-    simulated = [triple for cell in cells for triple in _numeric(cell, cell.simulated)]
-    adapted = [triple for cell in cells for triple in _numeric(cell, cell.adapted)]
-    for name, predicted in (("simulator alone", simulated), ("simulator + adapter", adapted)):
-        if predicted:
-            block[name] = {"probabilities": _of_predictions(predicted), **_coverage(predicted)}
+        row = columns.rows.get(stage)
+        if row is not None and (row.probabilities or not np.isnan(row.more[0]).all()):
+            block[stage] = {"confidence": _confidence(columns, row), "probabilities": _probabilities(row)}
+    for name in (SIMULATED, ADAPTED):
+        row = columns.rows.get(name)
+        if row is not None and columns.predicted(row).any():
+            block[name] = _of_predictions(columns, row)
     return block
 
 
-def _answered(cell: Cell, stage: str) -> Iterable[tuple[Readout, Truth, Answer]]:
-    answers = cell.answers.get(stage, ())
-    for readout, truth, answer in zip(cell.case.readouts, cell.truth, answers, strict=False):
-        if answer.label is not None:
-            yield readout, truth, answer
+def _confidence(columns: Columns, row: Row) -> dict[str, Any]:
+    stated = np.asarray(row.more[0])
+    there = ~np.isnan(stated)
+    right = np.asarray(row.label) == np.asarray(columns.truth)
+    return _plain(confidence_calibration(stated[there], right[there]))
 
 
-def _numeric(cell: Cell, predictions: Sequence[Prediction]) -> Iterable[tuple[Readout, Truth, Prediction]]:
-    for readout, truth, prediction in zip(cell.case.readouts, cell.truth, predictions, strict=False):
-        if readout.numeric:
-            yield readout, truth, prediction
-
-
-def _confidence(given: Iterable[tuple[Readout, Truth, Answer]]) -> dict[str, Any]:
-    stated = [(a.confidence, a.label == truth.label) for _, truth, a in given if a.confidence is not None]
-    return _plain(confidence_calibration([c for c, _ in stated], [right for _, right in stated]))
-
-
-def _probabilities(given: Iterable[tuple[Readout, Truth, Answer]]) -> dict[str, Any]:
+def _probabilities(row: Row) -> dict[str, Any]:
     """Of answers with a probability for every label. Replies may round: each row is scaled to sum to 1."""
-    stated = [(r, truth, a.probabilities) for r, truth, a in given if a.probabilities is not None]
-    table = np.zeros((len(stated), max((len(r.labels) for r, _, _ in stated), default=0)))
-    for row, (_, _, p) in zip(table, stated, strict=True):
-        row[: len(p)] = np.array(p) / sum(p)
-    return _plain(calibration(table, [r.labels.index(truth.label) for r, truth, _ in stated]))
+    stated = row.probabilities
+    table = np.zeros((len(stated), max((width for _, _, width in stated), default=0)))
+    for line, (p, _, _) in zip(table, stated, strict=True):
+        line[: len(p)] = np.array(p) / sum(p)
+    return _plain(calibration(table, [place for _, place, _ in stated]))
 
 
-def _of_predictions(predicted: Predicted) -> dict[str, Any]:
-    table = normal_class_probabilities(
-        [p.mean for _, _, p in predicted],
-        [p.sd for _, _, p in predicted],
-        [r.threshold or 0.0 for r, _, _ in predicted],
-    )
-    return _plain(calibration(table, [r.labels.index(truth.label) for r, truth, _ in predicted]))
-
-
-def _coverage(predicted: Predicted) -> dict[str, Any]:
-    spread = [(p.mean, p.sd, truth.value) for _, truth, p in predicted if p.sd > 0 and truth.value is not None]
-    mean, sd, value = np.array(spread, dtype=float).reshape(len(spread), 3).T
-    covered = {f"{c.level:g}": c.covered for c in interval_coverage(mean, sd, value)}
-    return {"coverage": {"n": len(spread), "n_without_sd": len(predicted) - len(spread), "covered": covered}}
+def _of_predictions(columns: Columns, row: Row) -> dict[str, Any]:
+    there = columns.predicted(row)
+    mean, sd = (np.asarray(column)[there] for column in row.more)
+    threshold, value = np.asarray(columns.threshold)[there], np.asarray(columns.value)[there]
+    table = normal_class_probabilities(mean, sd, threshold)
+    spread = (sd > 0) & ~np.isnan(value)
+    n = int(spread.sum())
+    covered = {f"{c.level:g}": c.covered for c in interval_coverage(mean[spread], sd[spread], value[spread])}
+    return {
+        "probabilities": _plain(calibration(table, np.asarray(columns.place)[there])),
+        "coverage": {"n": n, "n_without_sd": len(mean) - n, "covered": covered},
+    }
 
 
 def _plain(found: Calibration) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""The archive read back: one cell for every finished case and repeat."""
+"""The archive read back cell by cell: one cell for every finished case and repeat, and no more than one in memory."""
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -13,34 +14,30 @@ from pydantic import ValidationError
 from evidence.checks import check_truth
 from evidence.contracts import Adapter, AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
 from evidence.errors import ArchiveError, ContractError
-from evidence.journal import CallRecord
+from evidence.journal import CallRecord, call_of
 from evidence.registry import ADAPTERS
 from interpreters.reply import parse_reply
-from loops.archive import (
-    Closed,
-    Observed,
-    Opened,
-    RunRecord,
-    Selected,
-    Stepped,
-    read_blob,
-    read_calls,
-    scan_events,
-)
+from loops.archive import Closed, Observed, Opened, RunRecord, Selected, Stepped, event_of, read_blob
 from loops.config import RunConfig, build
+from loops.index import LineIndex, LineReader, Place
 
 STAGES = {"initial": "predict", "reviewed": "review", "revised": "revise"}
 """The scored stages and the step that gives each."""
 
 
 class Cell(NamedTuple):
-    """One case in one repeat, as archived: what was answered at each stage, what was measured, how it ended."""
+    """One case in one repeat, as archived: what was answered at each stage, what was measured, how it ended.
+
+    `queried` are the readouts that were measured. What repeats of a case have in common is the same object in all of
+    them, and so are `queried` and `adapted` where the same was measured.
+    """
 
     case: Case
     repeat: int
     truth: tuple[Truth, ...]
     answers: Mapping[str, tuple[Answer, ...]]
     measured: tuple[str, ...]
+    queried: frozenset[str]
     outcome: str
     sealed: tuple[Observation, ...]
     inputs: AdapterInputs | None
@@ -49,12 +46,6 @@ class Cell(NamedTuple):
     baselines: Mapping[str, tuple[Prediction, ...]]
     steps: tuple[Stepped, ...]
     refused: int
-
-    @property
-    def queried(self) -> frozenset[str]:
-        """The readouts that were measured."""
-        found = (self.case.measurement(m).readout for m in self.measured)
-        return frozenset(readout for readout in found if readout is not None)
 
 
 def archived_config(run: RunRecord, folder: Path) -> RunConfig:
@@ -101,57 +92,120 @@ class Parts:
         return revised and ended and reviewed and made == chosen == self.closed.measured
 
 
-class Events(NamedTuple):
-    """The events of a run by case, and the numbers of damaged lines."""
+class RunEvents:
+    """The events of a run, read place by place. `damaged` has the numbers of the damaged lines that were come upon.
 
-    opened: dict[str, Opened]
-    parts: dict[tuple[str, int], Parts]
-    damaged: list[int]
+    Raises ArchiveError for lines of a case the run does not have, and, as they are read, for lines that are no events.
+    """
+
+    def __init__(self, folder: Path, run: RunRecord):
+        self.index = LineIndex(folder / "events.jsonl", run.cases)
+        self._found: set[int] = set(self.index.damaged)
+
+    @property
+    def damaged(self) -> list[int]:
+        """The numbers of damaged lines, from the first to the last."""
+        return sorted(self._found)
+
+    def opened(self, reader: LineReader, case: str) -> Opened | None:
+        """The case as it was opened; the last line counts."""
+        opened = None
+        for event in self._events(reader, Place(case, None)):
+            if isinstance(event, Opened):
+                opened = event
+        return opened
+
+    def parts(self, reader: LineReader, place: Place) -> Parts:
+        """What the run wrote of one case and repeat."""
+        parts = Parts()
+        for event in self._events(reader, place):
+            assert not isinstance(event, Opened)  # noqa: S101 - its place has no repeat
+            parts.add(event)
+        return parts
+
+    def _events(self, reader: LineReader, place: Place) -> Iterator[Opened | Stepped | Selected | Observed | Closed]:
+        for number, line in reader.lines(place):
+            damaged: list[int] = []
+            event = event_of(line, self.index.path, number, damaged)
+            if event is None:
+                self._found.update(damaged)
+                continue
+            named = (event.case.id, None) if isinstance(event, Opened) else (event.case, event.repeat)
+            if named != place:
+                raise ArchiveError(f"{self.index.path} line {number} names two cases: {place} and {named}")
+            yield event
 
 
-def group_events(folder: Path, run: RunRecord) -> Events:
-    """Read events.jsonl by case and repeat. Raises ArchiveError for events of a case the run does not have."""
-    damaged: list[int] = []
-    opened: dict[str, Opened] = {}
-    found: dict[tuple[str, int], Parts] = {}
-    for event in scan_events(folder, damaged):
-        if isinstance(event, Opened):
-            opened[event.case.id] = event
-            continue
-        found.setdefault((event.case, event.repeat), Parts()).add(event)
-    unknown = sorted({case for case, _ in found} - set(run.cases)) + sorted(set(opened) - set(run.cases))
-    if unknown:
-        raise ArchiveError(f"{folder / 'events.jsonl'}: events of case {unknown[0]!r}, which run.json does not have")
-    return Events(opened, found, damaged)
+def open_cells(folder: Path, run: RunRecord, config: RunConfig) -> list[tuple[str, int]]:
+    """The cells that are still to be made, in the order of the case file. Raises ArchiveError."""
+    events = RunEvents(folder, run)
+    places = (Place(case, repeat) for case in run.cases for repeat in range(config.repeats))
+    with events.index.open() as reader:
+        return [
+            (place.case, repeat)
+            for repeat, place in ((place.repeat, place) for place in places)
+            if repeat is not None and not events.parts(reader, place).whole(config.review)
+        ]
 
 
-class Read(NamedTuple):
-    """The finished cells of a run in no order, the adapter, the cases as opened, and the numbers of damaged lines."""
+class Cells:
+    """The finished cells of a run: iterating reads them, in the order of the case file and of the repeats.
 
-    cells: list[Cell]
-    adapter: Adapter
-    opened: Mapping[str, Opened]
-    damaged: list[int]
-    damaged_calls: list[int]
+    A cell is finished where its record is whole; others count as open. `damaged` and `damaged_calls` are the numbers of
+    damaged lines, complete when the iteration ends. `reparse` reads the raw reply of every step's last attempt again; a
+    step whose last attempt is not there (its line is damaged) keeps its archived reading. Raises ArchiveError.
+    """
 
+    def __init__(self, folder: Path, run: RunRecord, config: RunConfig, *, reparse: bool = False):
+        self.folder = folder
+        self.run = run
+        self.config = config
+        self.events = RunEvents(folder, run)
+        self.adapter: Adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
+        self._calls = LineIndex(folder / "calls.jsonl", None) if reparse else None
+        self._damaged_calls: list[int] = [] if self._calls is None else list(self._calls.damaged)
 
-def read_cells(folder: Path, run: RunRecord, config: RunConfig, reparse: bool) -> Read:
-    """The cells whose record is whole; others count as open. Raises ArchiveError."""
-    events = group_events(folder, run)
-    damaged_calls = _reparse(folder, events.parts) if reparse else []
-    adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
-    shared: dict[str, _Shared] = {}
-    cells = []
-    for (case, repeat), parts in events.parts.items():
-        if case in events.opened and repeat < config.repeats and parts.whole(config.review):
-            try:
-                if case not in shared:
-                    opened = events.opened[case]
-                    shared[case] = _Shared(opened, _inputs(folder, opened, config), adapter)
-                cells.append(_cell(shared[case], repeat, parts))
-            except (ContractError, ArchiveError) as error:
-                raise ArchiveError(f"{folder / 'events.jsonl'}, case {case!r}: {error}") from error
-    return Read(cells, adapter, events.opened, events.damaged, damaged_calls)
+    @property
+    def damaged(self) -> list[int]:
+        """The numbers of damaged lines of events.jsonl."""
+        return self.events.damaged
+
+    @property
+    def damaged_calls(self) -> list[int]:
+        """The numbers of damaged lines of calls.jsonl, where it was read."""
+        return sorted(self._damaged_calls)
+
+    def __iter__(self) -> Iterator[Cell]:
+        with self.events.index.open() as reader, contextlib.ExitStack() as more:
+            calls = None if self._calls is None else more.enter_context(self._calls.open())
+            for case in self.run.cases:
+                opened = self.events.opened(reader, case)
+                shared: _Shared | None = None
+                for repeat in range(self.config.repeats):
+                    parts = self.events.parts(reader, Place(case, repeat))
+                    if calls is not None:
+                        self._reparse(calls, Place(case, repeat), parts)
+                    if opened is not None and parts.whole(self.config.review):
+                        try:
+                            if shared is None:
+                                shared = _Shared(opened, _inputs(self.folder, opened, self.config), self.adapter)
+                            cell = _cell(shared, repeat, parts)
+                        except (ContractError, ArchiveError) as error:
+                            raise ArchiveError(f"{self.events.index.path}, case {case!r}: {error}") from error
+                        yield cell
+            for place in self.events.index.places():
+                if place.repeat is not None and place.repeat >= self.config.repeats:
+                    self.events.parts(reader, place)  # scored nowhere, but its damage is told
+
+    def _reparse(self, calls: LineReader, place: Place, parts: Parts) -> None:
+        for number, line in calls.lines(place):
+            call = call_of(line, calls.index.path, number, self._damaged_calls)
+            stepped = None if call is None else parts.steps.get((call.step, call.turn))
+            if call is None or stepped is None or call.step == "select" or call.attempt != len(stepped.attempts):
+                continue
+            parsed = parse_reply(archived_request(call), call.reply)
+            reading = {"answers": parsed.answers, "status": parsed.status}
+            parts.steps[call.step, call.turn] = stepped.model_copy(update=reading)
 
 
 class _Shared:
@@ -167,7 +221,7 @@ class _Shared:
         self._adapter = adapter
         self._readouts = [r.id for r in opened.case.readouts]
         self._sealed = {o.measurement: o for o in opened.sealed}
-        self._calibrated: dict[tuple[str, ...], tuple[Prediction, ...]] = {}
+        self._ways: dict[tuple[str, ...], _Way] = {}
 
     def check_observation(self, observation: Observation) -> None:
         """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""
@@ -184,13 +238,23 @@ class _Shared:
             if answer.label is not None and answer.label not in readout.labels:
                 raise ArchiveError(f"step {step.step}: {answer.label!r} is no option of {readout.id!r}")
 
-    def calibrated(self, measured: tuple[str, ...]) -> tuple[Prediction, ...]:
-        """The adapter's predictions after these measurements, in this order."""
-        if self.inputs is None:
-            return ()
-        if measured not in self._calibrated:
-            self._calibrated[measured] = self._adapter.calibrate(self.inputs, [self._sealed[m] for m in measured])
-        return self._calibrated[measured]
+    def way(self, measured: tuple[str, ...]) -> _Way:
+        """What measuring these, in this order, gives in every repeat."""
+        if measured not in self._ways:
+            found = (self.opened.case.measurement(m).readout for m in measured)
+            adapted = None
+            if self.inputs is not None:
+                adapted = self._adapter.calibrate(self.inputs, [self._sealed[m] for m in measured])
+            self._ways[measured] = _Way(measured, frozenset(r for r in found if r is not None), adapted or ())
+        return self._ways[measured]
+
+
+class _Way(NamedTuple):
+    """What was measured, the readouts of that, and the adapter's predictions after it."""
+
+    measured: tuple[str, ...]
+    queried: frozenset[str]
+    adapted: tuple[Prediction, ...]
 
 
 def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | None:
@@ -214,16 +278,18 @@ def _cell(shared: _Shared, repeat: int, parts: Parts) -> Cell:
     steps = tuple(parts.steps[key] for key in sorted(parts.steps, key=lambda k: (k[1], k[0])))
     for step in steps:
         shared.check_answers(step)
+    way = shared.way(closed.measured)
     return Cell(
         case=opened.case,
         repeat=repeat,
         truth=opened.truth,
         answers=_stage_answers(opened.case, steps),
-        measured=closed.measured,
+        measured=way.measured,
+        queried=way.queried,
         outcome=closed.outcome,
         sealed=opened.sealed,
         inputs=shared.inputs,
-        adapted=shared.calibrated(closed.measured),
+        adapted=way.adapted,
         simulated=() if shared.inputs is None else shared.inputs.predictions,
         baselines=opened.baselines,
         steps=steps,
@@ -231,13 +297,14 @@ def _cell(shared: _Shared, repeat: int, parts: Parts) -> Cell:
     )
 
 
-def _stage_answers(case: Case, steps: Sequence[Stepped]) -> dict[str, tuple[Answer, ...]]:
+def _stage_answers(case: Case, steps: tuple[Stepped, ...]) -> dict[str, tuple[Answer, ...]]:
     """Answers by stage. Where no revision was asked for, the initial answers stand as the final ones."""
+    last = {step.step: step for step in steps}
     answers: dict[str, tuple[Answer, ...]] = {}
     for stage, step in STAGES.items():
-        made = [s for s in steps if s.step == step]
-        if made:
-            answers[stage] = made[-1].answers or missing_answers(case, made[-1].status)
+        made = last.get(step)  # type: ignore[call-overload]
+        if made is not None:
+            answers[stage] = made.answers or missing_answers(case, made.status)
     if "revised" not in answers:
         answers["revised"] = answers.get("initial", missing_answers(case, "not reached"))
     return answers
@@ -255,20 +322,3 @@ def archived_request(call: CallRecord) -> Request:
         return Request.model_validate_json(json.dumps(plain))
     except ValidationError as error:
         raise ArchiveError(f"the request of case {call.case!r}, step {call.step}, cannot be read: {error}") from error
-
-
-def _reparse(folder: Path, found: Mapping[tuple[str, int], Parts]) -> list[int]:
-    """Read the raw reply of every step's last attempt again. Returns the damaged lines of calls.jsonl.
-
-    A step whose last attempt is not there (its line is damaged) keeps its archived reading.
-    """
-    calls = read_calls(folder)
-    for call in calls.records:
-        parts = found.get((call.case, call.repeat))
-        stepped = None if parts is None else parts.steps.get((call.step, call.turn))
-        if parts is None or stepped is None or call.step == "select" or call.attempt != len(stepped.attempts):
-            continue
-        parsed = parse_reply(archived_request(call), call.reply)
-        reading = {"answers": parsed.answers, "status": parsed.status}
-        parts.steps[call.step, call.turn] = stepped.model_copy(update=reading)
-    return calls.damaged

@@ -8,18 +8,22 @@ smallest error, then the first id. Nothing of this is known while a run goes on.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from evidence.contracts import Adapter, Joint, Measurement, Prediction
+import numpy as np
+
+from evidence.contracts import Adapter, Case, Joint, Measurement, Prediction
 from evidence.errors import ConfigError
 from evidence.registry import ADAPTERS
 from loops.cells import Cell
 from loops.config import Component, build
 from loops.information import Worth, expected_noise, joint_posterior, worth
+from loops.lines import SLOT, template
 from loops.policies import best_for_cost
 from loops.prepare import affordable
-from scoring.metrics import rounded
+from scoring.metrics import Array, rounded
 
 CHOOSERS = ("chosen", "oracle", "eig", "eag")
 
@@ -44,42 +48,113 @@ class Tried(NamedTuple):
     picks: Mapping[str, str | None]
 
 
-def choice_rows(cells: Sequence[Cell], adapter: Adapter, name: str, cost: float | None) -> list[dict[str, Any]]:
-    """One row for each cell with a simulator, in their order; see docs/scoring.md for its keys."""
-    tried: dict[str, Tried] = {}
-    rows = []
-    for cell in cells:
+class Choices:
+    """The choice of every cell with a simulator, added one by one, those of a case one after the other.
+
+    A case is tried once; its repeats with the same first measurement have the same row.
+    """
+
+    def __init__(self, adapter: Adapter, name: str, cost: float | None):
+        self._adapter, self._name, self._cost = adapter, name, cost
+        self._case: Case | None = None
+        self._tried: Tried | None = None
+        self._rows: dict[str | None, Chosen] = {}
+        self._numbers = array("d")
+
+    def add(self, cell: Cell) -> Chosen | None:
+        """Count a cell. Its row but for `repeat`, and its line; None where there is no simulator."""
         if cell.inputs is None:
-            continue
-        if cell.case.id not in tried:
-            tried[cell.case.id] = _try(cell, adapter, name, cost)
-        rows.append(_row(cell, tried[cell.case.id]))
-    return rows
+            return None
+        if self._case is not cell.case or self._tried is None:
+            self._case, self._rows = cell.case, {}
+            self._tried = _try(cell, self._adapter, self._name, self._cost)
+        chosen = cell.measured[0] if cell.measured else None
+        if chosen not in self._rows:
+            row = _row(cell.case, chosen, self._tried)
+            self._rows[chosen] = Chosen(row, template(row) + "\n", array("d", _numbers(row)))
+        found = self._rows[chosen]
+        self._numbers.extend(found.numbers)
+        return found
+
+    def summary(self) -> dict[str, Any] | None:
+        """Means over cells: accuracy and error after each way of choosing, regrets, expected and realised gain."""
+        return _summarise(np.asarray(self._numbers).reshape(-1, len(_COLUMNS))) if self._numbers else None
 
 
-def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Means over cells: accuracy and error after each way of choosing, regrets, expected and realised gain."""
-    if not rows:
-        return None
-    readouts = sum(row["n_readouts"] for row in rows)
+class Chosen(NamedTuple):
+    """One row of scores/cases.jsonl with a SLOT for `repeat`, the format of its line, and its numbers."""
+
+    row: Mapping[str, Any]
+    line: str
+    numbers: array[float]
+
+
+_GAINS = ("expected_gain", "gain")
+_COLUMNS = (
+    ("n_readouts",),
+    ("before", "right"),
+    ("before", "mae"),
+    *((way, key) for way in (*CHOOSERS, "random") for key in ("right", "mae")),
+    *((way, key) for way in CHOOSERS for key in _GAINS),
+    ("regret", "right"),
+    ("regret", "mae"),
+)
+"""The numbers of a row that the summary needs."""
+
+
+def _numbers(row: Mapping[str, Any]) -> list[float]:
+    """The numbers of a row, NaN (in memory only) where there is none."""
+
+    def number(place: tuple[str, ...]) -> float:
+        value: Any = row
+        for key in place:
+            value = None if value is None else value[key]
+        return math.nan if value is None else float(value)
+
+    return [number(place) for place in _COLUMNS]
+
+
+def _summarise(table: Array) -> dict[str, Any]:
+    columns = dict(zip(_COLUMNS, table.T, strict=True))
+    readouts = columns["n_readouts",]
     ways: dict[str, Any] = {
-        "before": {"accuracy": rounded(sum(r["before"]["right"] for r in rows) / readouts), "mae": _mae(rows, "before")}
+        "before": {
+            "accuracy": rounded(_sum(columns["before", "right"]) / _sum(readouts)),
+            "mae": _mean(columns["before", "mae"]),
+        }
     }
     for way in (*CHOOSERS, "random"):
-        known = [row for row in rows if row[way] is not None]
-        n = sum(row["n_readouts"] for row in known)
+        right = columns[way, "right"]
+        known = ~np.isnan(right)
+        n = _sum(readouts[known])
         ways[way] = {
-            "n_cells": len(known),
-            "accuracy": rounded(sum(row[way]["right"] for row in known) / n) if n else None,
-            "mae": _mae(known, way),
+            "n_cells": int(known.sum()),
+            "accuracy": rounded(_sum(right[known]) / n) if n else None,
+            "mae": _mean(columns[way, "mae"]),
         }
     return {
-        "n_cells": len(rows),
+        "n_cells": len(table),
         "ways": ways,
-        "regret_right": _mean([row["regret"]["right"] for row in rows]),
-        "regret_mae": _mean([row["regret"]["mae"] for row in rows]),
-        "gain": {way: _gains(rows, way) for way in CHOOSERS},
+        "regret_right": _mean(columns["regret", "right"]),
+        "regret_mae": _mean(columns["regret", "mae"]),
+        "gain": {way: _gains(columns, way) for way in CHOOSERS},
     }
+
+
+def _gains(columns: Mapping[tuple[str, ...], Array], way: str) -> dict[str, Any]:
+    """Expected and realised gain in readouts right, over the cells where both are known."""
+    expected, gain = (columns[way, key] for key in _GAINS)
+    return {"expected": _mean(expected), "realised": _mean(gain[~np.isnan(expected)])}
+
+
+def _sum(values: Array) -> float:
+    """In the order of the cells, so that the same archive gives the same digits."""
+    return float(sum(values.tolist()))
+
+
+def _mean(values: Array) -> float | None:
+    known = values[~np.isnan(values)].tolist()
+    return rounded(math.fsum(known) / len(known)) if known else None
 
 
 def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
@@ -126,16 +201,15 @@ def _outcome(cell: Cell, predictions: Sequence[Prediction]) -> Outcome:
     return Outcome(right, math.fsum(errors) / len(errors) if errors else None)
 
 
-def _row(cell: Cell, tried: Tried) -> dict[str, Any]:
-    chosen = cell.measured[0] if cell.measured else None
+def _row(case: Case, chosen: str | None, tried: Tried) -> dict[str, Any]:
     picks = {"chosen": chosen, **tried.picks}
     best = min((o.mae for o in tried.after.values() if o.mae is not None), default=None)
     mine = tried.after.get(chosen) if chosen else None
     oracle = picks["oracle"]
     return {
-        "case": cell.case.id,
-        "repeat": cell.repeat,
-        "n_readouts": len(cell.case.readouts),
+        "case": case.id,
+        "repeat": SLOT,
+        "n_readouts": len(case.readouts),
         "before": _plain(tried.before),
         "menu": {m: {**_plain(o), **_plain_worth(tried.expected.get(m))} for m, o in tried.after.items()},
         "joint": tried.joint,
@@ -166,10 +240,8 @@ def _random(tried: Tried) -> dict[str, Any] | None:
     if not tried.after:
         return None
     outcomes = list(tried.after.values())
-    return {
-        "right": rounded(sum(o.right for o in outcomes) / len(outcomes)),
-        "mae": _mean([o.mae for o in outcomes]),
-    }
+    errors = np.array([math.nan if o.mae is None else o.mae for o in outcomes])
+    return {"right": rounded(sum(o.right for o in outcomes) / len(outcomes)), "mae": _mean(errors)}
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
@@ -180,21 +252,6 @@ def _plain_worth(expected: Worth | None) -> dict[str, Any]:
     if expected is None:
         return {"information": None, "accuracy": None}
     return {"information": rounded(expected.information), "accuracy": rounded(expected.accuracy)}
-
-
-def _gains(rows: Sequence[Mapping[str, Any]], way: str) -> dict[str, Any]:
-    """Expected and realised gain in readouts right, over the cells where both are known."""
-    known = [row[way] for row in rows if row[way] is not None and row[way]["expected_gain"] is not None]
-    return {"expected": _mean([k["expected_gain"] for k in known]), "realised": _mean([k["gain"] for k in known])}
-
-
-def _mae(rows: Sequence[Mapping[str, Any]], way: str) -> float | None:
-    return _mean([row[way]["mae"] for row in rows])
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return rounded(math.fsum(known) / len(known)) if known else None
 
 
 def _large(value: float | None) -> float:

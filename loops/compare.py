@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.values import derive_seed
 from loops.archive import read_run
@@ -28,22 +29,33 @@ TRUNCATED = ("truncated", "truncated_in_reasoning")
 TESTS = ("mcnemar", "sign_flip")
 
 
-class Item(NamedTuple):
-    """One readout of one case in one run: right or wrong by stage and repeat, and in which repeats it was measured."""
+class Items(NamedTuple):
+    """A run's answers to the readouts of the cases compared, n of them, cases and readouts in the order of the run.
 
-    right: Mapping[str, tuple[bool, ...]]
-    queried: tuple[bool, ...]
+    case (n,): number of the case; right: stage -> (n, repeats) right or wrong, a missing answer is not right; queried
+    (n, repeats): whether it was measured.
+    """
 
-    def share(self, stage: str) -> float:
-        """The share of repeats that were right."""
-        return sum(self.right[stage]) / len(self.right[stage])
+    case: NDArray[np.intp]
+    right: Mapping[str, NDArray[np.bool_]]
+    queried: NDArray[np.bool_]
 
-    def majority(self, stage: str) -> bool:
-        """Whether more than half of the repeats were right."""
+    def share(self, stage: str) -> Array:
+        """The share of repeats that were right, (n,)."""
+        shares: Array = self.right[stage].mean(axis=1)
+        return shares
+
+    def majority(self, stage: str) -> NDArray[np.bool_]:
+        """Whether more than half of the repeats were right, (n,)."""
         return self.share(stage) > 0.5
 
+    def gain(self) -> Array:
+        """What the evidence brought, (n,)."""
+        return self.share("revised") - self.share("initial")
 
-Items = Mapping[tuple[str, str], Item]
+    def where(self, mask: NDArray[np.bool_]) -> Items:
+        """The items chosen by a mask (n,)."""
+        return Items(self.case[mask], {s: right[mask] for s, right in self.right.items()}, self.queried[mask])
 
 
 def compare(folders: Sequence[Path], *, vary: Sequence[str] = (), finished_only: bool = False) -> dict[str, Any]:
@@ -87,38 +99,47 @@ def _compare(pilot: Pilot) -> dict[str, Any]:
 
 
 def items_of(contender: Contender, cases: Sequence[str]) -> Items:
-    """A run's answers to these cases by case and readout, repeats in order. A missing answer is not right."""
-    rows: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
+    """A run's answers to these cases, all of them finished."""
+    columns, repeats = contender.scored.columns, contender.config.repeats
     compared = frozenset(cases)
-    for row in contender.scored.readouts:
-        if row["case"] in compared:
-            rows[row["case"], row["readout"]].append(row)
-    stages = [stage for stage in STAGES if any(stage in row for given in rows.values() for row in given)]
-    return {
-        key: Item(
-            {
-                stage: tuple(row.get(stage, {}).get("label") == row["truth"]["label"] for row in given)
-                for stage in stages
-            },
-            tuple(row["queried"] for row in given),
-        )
-        for key, given in rows.items()
-    }
+    numbers = [number for number, case in enumerate(contender.run.cases) if case in compared]
+    case = np.asarray(columns.case)
+    kept = np.isin(case, numbers)
+    order = _by_item(case[kept], repeats)
+    truth = np.asarray(columns.truth)
+    stages = [stage for stage in STAGES if stage in columns.given and np.asarray(columns.given[stage])[kept].any()]
+
+    def table(column: NDArray[Any]) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = column[kept][order].astype(bool)
+        return found
+
+    return Items(
+        case[kept][order[:, 0]].astype(np.intp),
+        {stage: table(np.asarray(columns.rows[stage].label) == truth) for stage in stages},
+        table(np.asarray(columns.queried)),
+    )
+
+
+def _by_item(case: NDArray[Any], repeats: int) -> NDArray[np.intp]:
+    """Places of the repeats of each item, (items, repeats). Entries come by case, then repeat, then readout."""
+    starts = np.flatnonzero(np.r_[True, case[1:] != case[:-1]]) if len(case) else np.zeros(0, dtype=np.intp)
+    sizes = np.diff(np.r_[starts, len(case)])
+    blocks = [s + np.arange(n).reshape(repeats, -1).T for s, n in zip(starts, sizes, strict=True)]
+    return np.concatenate(blocks) if blocks else np.zeros((0, repeats), dtype=np.intp)
 
 
 def _alone(contender: Contender, items: Items, seed: int) -> dict[str, Any]:
     """One run beside the others: its accuracies and gain, and what is missing."""
-    summary, cases = contender.scored.summary, [case for case, _ in items]
+    summary = contender.scored.summary
     calls = summary["calls"]
-    stages = _stages(items)
     return {
         "label": contender.label,
         "run": contender.run.name,
         "interpreter": model_of(summary["interpreter"]),
         "repeats": contender.config.repeats,
         "n_cells_open": summary["n_cells_open"],
-        "accuracy": {s: _plain(cluster_mean(_shares(items, s), cases, seed=seed)) for s in stages},
-        "gain": _plain(cluster_mean(_gain(items), cases, seed=seed)),
+        "accuracy": {s: _plain(cluster_mean(items.share(s), items.case, seed=seed)) for s in items.right},
+        "gain": _plain(cluster_mean(items.gain(), items.case, seed=seed)),
         "missing_answers": {row["name"]: _share(row["all"]["n_missing"], row["all"]["n"]) for row in _rows(summary)},
         "n_calls": calls["n"],
         "calls": {
@@ -133,45 +154,35 @@ def _rows(summary: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     return (row for row in summary["rows"] if row["name"] in STAGES)
 
 
-def _stages(items: Items) -> list[str]:
-    return list(next(iter(items.values())).right)
-
-
-def _shares(items: Items, stage: str) -> Array:
-    return np.array([item.share(stage) for item in items.values()])
-
-
-def _gain(items: Items) -> Array:
-    return _shares(items, "revised") - _shares(items, "initial")
-
-
 def _pair(first: Items, second: Items, seed: int) -> dict[str, Any]:
     """Two runs on the same items, by stage and group, and the difference of their gains.
 
     "queried" are the readouts that both measured (in all repeats), "unqueried" those that neither ever did.
     """
-    groups = {
-        "all": list(first),
-        "queried": [k for k in first if all(first[k].queried) and all(second[k].queried)],
-        "unqueried": [k for k in first if not any(first[k].queried) and not any(second[k].queried)],
+    queried: NDArray[np.bool_] = np.concatenate([first.queried, second.queried], axis=1)
+    groups: dict[str, NDArray[np.bool_]] = {
+        "all": np.ones(len(queried), dtype=bool),
+        "queried": np.asarray(queried.all(axis=1)),
+        "unqueried": np.asarray(~queried.any(axis=1)),
     }
-    shared = [stage for stage in _stages(first) if stage in _stages(second)]
-    sides = {name: ({k: first[k] for k in keys}, {k: second[k] for k in keys}) for name, keys in groups.items() if keys}
+    sizes = {name: int(mask.sum()) for name, mask in groups.items()}
+    sides = {name: (first.where(mask), second.where(mask)) for name, mask in groups.items() if sizes[name]}
+    shared = [stage for stage in first.right if stage in second.right]
     return {
-        "n_measured_by_one": len(groups["all"]) - len(groups["queried"]) - len(groups["unqueried"]),
+        "n_measured_by_one": sizes["all"] - sizes["queried"] - sizes["unqueried"],
         "stages": {s: {name: _tested(*side, s, seed) for name, side in sides.items()} for s in shared},
-        "gain": {name: _difference(_gain(a), _gain(b), [k for k, _ in a], seed) for name, (a, b) in sides.items()},
+        "gain": {name: _difference(a.gain(), b.gain(), a.case, seed) for name, (a, b) in sides.items()},
     }
 
 
 def _tested(first: Items, second: Items, stage: str, seed: int) -> dict[str, Any]:
     """Shares of repeats for the difference and the sign flip; McNemar on one repeat each, else on majorities."""
-    table = mcnemar_exact(*([item.majority(stage) for item in side.values()] for side in (first, second)))
-    found = _difference(_shares(first, stage), _shares(second, stage), [case for case, _ in first], seed)
+    table = mcnemar_exact(first.majority(stage), second.majority(stage))
+    found = _difference(first.share(stage), second.share(stage), first.case, seed)
     return {**found, "mcnemar": {**table._asdict(), "p": _p(table.p)}}
 
 
-def _difference(first: Array, second: Array, cases: Sequence[str], seed: int) -> dict[str, Any]:
+def _difference(first: Array, second: Array, cases: NDArray[np.intp], seed: int) -> dict[str, Any]:
     flip = sign_flip(first, second, cases, seed=seed)
     return {
         "n": len(first),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evidence.errors import ConfigError, did_you_mean
 from loops.archive import Opened, RunRecord, read_run
-from loops.cells import archived_config, read_cells
+from loops.cells import Cells, RunEvents, archived_config
 from loops.config import RunConfig
-from loops.rescore import Scored, score_cells
+from loops.rescore import Scored, Scoring, score_cells
 
 MAY_VARY = ("simulator", "adapter", "policy", "modalities", "budget", "review", "repairs")
 """What decides what models are shown and asked. Runs that differ in it are compared only if that is asked for."""
@@ -37,7 +37,7 @@ class Contender(NamedTuple):
     run: RunRecord
     config: RunConfig
     finished: frozenset[str]
-    opened: Mapping[str, Opened]
+    events: RunEvents
     scored: Scored
 
 
@@ -87,11 +87,12 @@ def read_contenders(folders: Sequence[Path]) -> Iterator[Contender]:
     names = [record.name for record in records]
     for folder, record in zip(folders, records, strict=True):
         config = archived_config(record, folder)
-        read = read_cells(folder, record, config, reparse=False)
         label = record.name if names.count(record.name) == 1 else str(folder)
-        done = Counter(cell.case.id for cell in read.cells)
+        cells = Cells(folder, record, config)
+        scored = score_cells(Scoring(record, config, cells), cells)
+        done = scored.columns.done
         finished = frozenset(case for case in record.cases if done[case] == config.repeats)
-        yield Contender(label, folder, record, config, finished, read.opened, score_cells(record, config, read))
+        yield Contender(label, folder, record, config, finished, cells.events, scored)
 
 
 def _pilot(group: Sequence[Contender]) -> Pilot:
@@ -130,13 +131,21 @@ def _differences(first: Contender, other: Contender, vary: Sequence[str]) -> Ite
         a, b = _evidence(first, key), _evidence(other, key)
         if a != b and key not in vary:
             yield f"{who}: other {key}: {_short(a)} and {_short(b)}; run both with one, or compare with --vary {key}"
-    shared = [case for case in first.run.cases if case in first.opened and case in other.opened]
-    for what, part in _OPENED.items():
-        if what == "simulator predictions" and "simulator" in vary:
-            continue
-        unlike = [case for case in shared if part(first.opened[case]) != part(other.opened[case])]
-        if unlike:
+    for what, unlike in _opened_otherwise(first, other).items():
+        if unlike and not (what == "simulator predictions" and "simulator" in vary):
             yield f"{who}: other {what} in {len(unlike)} case(s), first {unlike[0]!r}; run both on the same"
+
+
+def _opened_otherwise(first: Contender, other: Contender) -> dict[str, list[str]]:
+    """The cases that two runs opened with something else, by what that is."""
+    unlike: dict[str, list[str]] = {what: [] for what in _OPENED}
+    with first.events.index.open() as a, other.events.index.open() as b:
+        for case in first.run.cases:
+            was, now = first.events.opened(a, case), other.events.opened(b, case)
+            for what, part in _OPENED.items():
+                if was is not None and now is not None and part(was) != part(now):
+                    unlike[what].append(case)
+    return unlike
 
 
 def _evidence(contender: Contender, key: str) -> Any:

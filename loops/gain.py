@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from scoring.intervals import ratio
+from scoring.intervals import Draws, Later, mean_of_cases
 from scoring.metrics import Marks
 
 PARTS = {
@@ -25,43 +24,37 @@ PARTS = {
 """Each part of the gain: from which row of the table to which."""
 
 
-def gain_block(rows: Mapping[str, Mapping[str, Marks]], weights: NDArray[np.int64]) -> dict[str, Any]:
+def gain_block(rows: Mapping[str, Mapping[str, Marks]], draws: Draws) -> Later:
     """The parts of the gain by group (all, queried, unqueried), for the parts whose two rows are there.
 
-    rows: row name -> group -> marks, all rows of the same readouts in the same order; weights (draws, n_cases) are the
-    draws that serve every row of the table, so that differences are paired.
+    rows: row name -> group -> marks, all rows of the same readouts in the same order; the draws serve every row of the
+    table, so that differences are paired.
     """
-    return {
-        part: {
-            "from": before,
-            "to": after,
-            **{group: _difference(rows[before][group], rows[after][group], weights) for group in rows[before]},
-        }
+    parts = {
+        part: {group: _difference(rows[before][group], rows[after][group], draws) for group in rows[before]}
         for part, (before, after) in PARTS.items()
         if before in rows and after in rows
     }
+    return lambda: {
+        part: {"from": PARTS[part][0], "to": PARTS[part][1], **{group: result() for group, result in groups.items()}}
+        for part, groups in parts.items()
+    }
 
 
-def _difference(before: Marks, after: Marks, weights: NDArray[np.int64]) -> dict[str, Any]:
+def _difference(before: Marks, after: Marks, draws: Draws) -> Later:
     """Changes of accuracy (a missing answer is not right) and of the mean absolute error where both have a value."""
-    n_cases = weights.shape[1]
     was, now = before.label == before.truth, after.label == after.truth
     valued = np.isfinite(before.error) & np.isfinite(after.error)
-    return {
+    accuracy = mean_of_cases(now.astype(float) - was, before.cluster, draws)
+    mae = mean_of_cases((after.error - before.error)[valued], before.cluster[valued], draws)
+    return lambda: {
         "n": len(was),
-        "accuracy": _mean(now.astype(float) - was, before.cluster, n_cases, weights),
-        "mae": _mean((after.error - before.error)[valued], before.cluster[valued], n_cases, weights),
+        "accuracy": accuracy(),
+        "mae": mae(),
         "n_values": int(valued.sum()),
         "corrections": int((~was & now).sum()),
         "regressions": int((was & ~now).sum()),
     }
-
-
-def _mean(
-    values: NDArray[np.float64], cluster: NDArray[np.intp], n_cases: int, weights: NDArray[np.int64]
-) -> dict[str, float | None]:
-    sums = np.bincount(cluster, weights=values, minlength=n_cases).astype(float)
-    return ratio(sums, np.bincount(cluster, minlength=n_cases).astype(float), weights)
 
 
 def gain_lines(block: Mapping[str, Any]) -> Iterator[str]:

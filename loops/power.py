@@ -94,20 +94,18 @@ def _seen(folders: Sequence[Path]) -> Seen:
         (contender,) = read_contenders(folders)
         items = items_of(contender, tuple(contender.finished))
         sides, stages = [items, items], ("initial", "revised")
-    if not sides[0]:
+    cases = sides[0].case
+    n_cases = len(np.unique(cases))
+    if not n_cases:
         raise ConfigError(f"--from: {folders[0]} has no finished case to learn from")
-    first, second = (
-        np.array([item.majority(stage) for item in side.values()], dtype=float)
-        for side, stage in zip(sides, stages, strict=True)
-    )
-    cases = [case for case, _ in sides[0]]
+    first, second = (side.majority(stage).astype(float) for side, stage in zip(sides, stages, strict=True))
     return Seen(
         first=float(first.mean()),
         second=float(second.mean()),
         discordance=float((first != second).mean()),
-        readouts_per_case=len(cases) / len(set(cases)),
+        readouts_per_case=len(cases) / n_cases,
         icc=intraclass_correlation(second - first, cases),
-        n_cases=len(set(cases)),
+        n_cases=n_cases,
     )
 
 

@@ -1,264 +1,181 @@
 """Scores from the archive alone: no model, no network, no data files, no randomness but the run's own seed.
 
-Rescoring is the only writer of `scores/`. The same archive gives the same bytes.
+Rescoring is the only writer of `scores/`. The same archive gives the same bytes. Cells are read, scored and written one
+by one: of each, only its entries in columns stay in memory.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evidence.contracts import Answer, Prediction
 from evidence.errors import ArchiveError
-from evidence.files import write_atomic
-from evidence.values import Same, canonical_json, derive_seed
+from evidence.files import stream_atomic, write_atomic
+from evidence.values import derive_seed
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
-from loops.cells import STAGES, Cell, Read, archived_config, missing_answers, read_cells
-from loops.choice import choice_rows, summarise
-from loops.config import Prices, RunConfig
+from loops.cells import Cell, Cells, archived_config
+from loops.choice import Choices, Chosen
+from loops.columns import Columns
+from loops.config import RunConfig
 from loops.gain import gain_block
-from loops.usage import CALLS_OF, calls_of, usage_of
-from scoring.intervals import draw_cases, score
-from scoring.metrics import Marks, rounded
-
-GROUPS = ("all", "queried", "unqueried")
+from loops.lines import ReadoutLines
+from loops.usage import CALLS_OF, Totals
+from scoring.intervals import Draws, score
+from scoring.metrics import Marks
 
 
 class Scored(NamedTuple):
-    """The score files of a run, ready to be written or shown."""
+    """The summary of a run, as it is written, and the columns it was made from."""
 
     summary: dict[str, Any]
-    readouts: list[dict[str, Any]]
-    cases: list[dict[str, Any]]
+    columns: Columns
 
 
 def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     """Rewrite `scores/` from the archive and return the summary. `reparse` reads the raw replies again."""
-    scored = compute_scores(folder, reparse=reparse)
-    text = json.dumps(scored.summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
-    write_atomic(folder / "scores" / "summary.json", (text + "\n").encode(), error=ArchiveError)
-    for name, rows in (("readouts", scored.readouts), ("cases", scored.cases)):
-        lines = "".join(canonical_json(row) + "\n" for row in rows)
-        write_atomic(folder / "scores" / f"{name}.jsonl", lines.encode(), error=ArchiveError)
-    return scored.summary
+    run = read_run(folder)
+    config = archived_config(run, folder)
+    cells = Cells(folder, run, config, reparse=reparse)
+    scoring, lines = Scoring(run, config, cells), ReadoutLines()
+    scores = folder / "scores"
+    with (
+        stream_atomic(scores / "readouts.jsonl", error=ArchiveError) as readouts,
+        stream_atomic(scores / "cases.jsonl", error=ArchiveError) as cases,
+    ):
+        for cell in cells:
+            chosen = scoring.add(cell)
+            readouts.write(lines.of(cell))
+            if chosen is not None:
+                cases.write(chosen.line % cell.repeat)
+    summary = scoring.finish().summary
+    text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    write_atomic(scores / "summary.json", (text + "\n").encode(), error=ArchiveError)
+    return summary
 
 
-def compute_scores(folder: Path, *, reparse: bool = False) -> Scored:
+def compute_scores(folder: Path) -> Scored:
     """The scores of a run. Raises ArchiveError where the archive cannot be read."""
     run = read_run(folder)
     config = archived_config(run, folder)
-    return score_cells(run, config, read_cells(folder, run, config, reparse))
+    cells = Cells(folder, run, config)
+    return score_cells(Scoring(run, config, cells), cells)
 
 
-def score_cells(run: RunRecord, config: RunConfig, read: Read) -> Scored:
-    """The scores of cells that were read, in the order of the case file."""
-    order = {case: i for i, case in enumerate(run.cases)}
-    cells = sorted(read.cells, key=lambda cell: (order[cell.case.id], cell.repeat))
-    expected = len(run.cases) * config.repeats
-    summary: dict[str, Any] = {
-        "format": 1,
-        "run": run.name,
-        "setting": run.setting,
-        "title": run.title,
-        "synthetic": run.synthetic,
-        "interpreter": run.interpreter,
-        "simulator": None if config.simulator is None else config.simulator.name,
-        "adapter": config.adapter.name,
-        "policy": config.policy.name,
-        "measurements": config.budget.measurements,
-        "repeats": config.repeats,
-        "n_cases": len(run.cases),
-        "n_cells": expected,
-        "n_cells_scored": len(cells),
-        "n_cells_open": expected - len(cells),
-        "damaged_lines": read.damaged,
-        "damaged_call_lines": read.damaged_calls,
-        "outcomes": dict(sorted(Counter(cell.outcome for cell in cells).items())),
-        "calls": _calls(cells, config.interpreter.prices),
-        "rows": [],
-        "changes": {},
-        "gain": {},
-        "calibration": {},
-        "class_balance": {},
-    }
-    if cells:
-        labels = _labels(cells)
-        weights = draw_cases(len(run.cases), derive_seed(config.seed, "bootstrap"))
-        queried = np.array([r.id in cell.queried for cell in cells for r in cell.case.readouts], dtype=bool)
-        marks = {
-            name: _by_group(_marks(answers, cells, order, labels), queried) for name, answers in _rows(cells).items()
-        }
-        summary["rows"] = [
-            {
-                "name": name,
-                **{group: score(by_group[group], len(labels), weights) for group in GROUPS},
-                "usage": _usage(name, cells, config),
-            }
-            for name, by_group in marks.items()
-        ]
-        summary["gain"] = gain_block(marks, weights)
-        summary["calibration"] = calibration_block(cells)
-        summary["changes"] = {group: _changes(cells, group) for group in GROUPS}
-        summary["class_balance"] = _balance(cells)
-    choices = choice_rows(cells, read.adapter, config.adapter.name, config.budget.cost)
-    summary["choice"] = summarise(choices)
-    return Scored(summary, [row for cell in cells for row in _readout_rows(cell)], choices)
-
-
-Answers = Callable[[Cell], Sequence[Answer | Prediction]]
-
-
-def _rows(cells: Sequence[Cell]) -> dict[str, Answers]:
-    """The rows of the table by name: the three stages, then what stands beside the model."""
-    rows: dict[str, Answers] = {
-        stage: partial(_stage, stage) for stage in STAGES if any(stage in cell.answers for cell in cells)
-    }
-    if any(cell.simulated for cell in cells):
-        rows["simulator alone"] = lambda cell: cell.simulated
-        rows["simulator + adapter"] = lambda cell: cell.adapted
-    for name in sorted({name for cell in cells for name in cell.baselines}):
-        rows[name] = partial(_baseline, name)
-    if all(r.numeric for cell in cells for r in cell.case.readouts):
-        zeros = {c.case.id: [Prediction(readout=r.id, mean=0.0, sd=0.0) for r in c.case.readouts] for c in cells}
-        rows["constant (near zero)"] = lambda cell: zeros[cell.case.id]
-    return rows
-
-
-def _stage(stage: str, cell: Cell) -> Sequence[Answer]:
-    return cell.answers.get(stage) or missing_answers(cell.case, "not reached")
-
-
-def _baseline(name: str, cell: Cell) -> Sequence[Prediction]:
-    return cell.baselines.get(name, ())
-
-
-def _labels(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Every label of the run, in the order first shown."""
-    return tuple(dict.fromkeys(label for cell in cells for r in cell.case.readouts for label in r.labels))
-
-
-def _marks(answers: Answers, cells: Sequence[Cell], order: Mapping[str, int], labels: tuple[str, ...]) -> Marks:
-    """Predictions are the same objects in every repeat of a case: they are marked once."""
-    code = {label: i for i, label in enumerate(labels)}
-    known: dict[tuple[str, Same[Sequence[Answer | Prediction]]], list[tuple[int, int, int, float]]] = {}
-    rows: list[tuple[int, int, int, float]] = []
+def score_cells(scoring: Scoring, cells: Iterable[Cell]) -> Scored:
+    """The scores of cells in the order of the case file."""
     for cell in cells:
-        given = answers(cell)
-        key = (cell.case.id, Same(given))
-        if key not in known:
-            known[key] = list(_marked(cell, given, order[cell.case.id], code))
-        rows += known[key]
-    columns = np.array(rows, dtype=float).reshape(len(rows), 4)
-    whole = columns[:, :3].astype(np.intp)
-    return Marks(whole[:, 0], whole[:, 1], whole[:, 2], columns[:, 3])
+        scoring.add(cell)
+    return scoring.finish()
 
 
-def _marked(
-    cell: Cell, given: Sequence[Answer | Prediction], cluster: int, code: Mapping[str, int]
-) -> Iterator[tuple[int, int, int, float]]:
-    by_readout = {a.readout: a for a in given}
-    for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
-        label, value = _label_value(readout, by_readout.get(readout.id))
-        error = math.nan if value is None or truth.value is None else abs(value - truth.value)
-        yield cluster, code[truth.label], -1 if label is None else code[label], error
+class Scoring:
+    """The scores of a run whose cells are added in the order of the case file. `cells` says what of it is damaged."""
+
+    def __init__(self, run: RunRecord, config: RunConfig, cells: Cells):
+        self.run = run
+        self.config = config
+        self.cells = cells
+        self.columns = Columns(run.cases)
+        self._choices = Choices(cells.adapter, config.adapter.name, config.budget.cost)
+        self._outcomes: Counter[str] = Counter()
+        self._totals: dict[str, Totals] = {}
+        self._refused = 0
+        self._n = 0
+
+    def add(self, cell: Cell) -> Chosen | None:
+        """Add a cell. How its first measurement was chosen, where there is a simulator."""
+        self.columns.add(cell)
+        self._n += 1
+        self._outcomes[cell.outcome] += 1
+        self._refused += cell.refused
+        for step in cell.steps:
+            if step.step not in self._totals:
+                self._totals[step.step] = Totals()
+            self._totals[step.step].add(step)
+        return self._choices.add(cell)
+
+    def finish(self) -> Scored:
+        """The scores, when all cells were added."""
+        run, config, columns = self.run, self.config, self.columns
+        columns.finish()
+        expected = len(run.cases) * config.repeats
+        summary: dict[str, Any] = {
+            "format": 1,
+            "run": run.name,
+            "setting": run.setting,
+            "title": run.title,
+            "synthetic": run.synthetic,
+            "interpreter": run.interpreter,
+            "simulator": None if config.simulator is None else config.simulator.name,
+            "adapter": config.adapter.name,
+            "policy": config.policy.name,
+            "measurements": config.budget.measurements,
+            "repeats": config.repeats,
+            "n_cases": len(run.cases),
+            "n_cells": expected,
+            "n_cells_scored": self._n,
+            "n_cells_open": expected - self._n,
+            "damaged_lines": self.cells.damaged,
+            "damaged_call_lines": self.cells.damaged_calls,
+            "outcomes": dict(sorted(self._outcomes.items())),
+            "calls": {
+                **self._sum(tuple(self._totals)).calls(config.interpreter.prices),
+                "refused_selections": self._refused,
+            },
+            "rows": [],
+            "changes": {},
+            "gain": {},
+            "calibration": {},
+            "class_balance": {},
+        }
+        if self._n:
+            queried = columns.was_queried()
+            groups = {"all": np.ones_like(queried), "queried": queried, "unqueried": ~queried}
+            by_group = {group: columns.marks(where) for group, where in groups.items()}
+            marks = {name: {group: by_group[group][name] for group in groups} for name in columns.rows}
+            draws, n_labels = Draws(len(run.cases), derive_seed(config.seed, "bootstrap")), len(columns.labels)
+            scores = {n: {g: score(row[g], n_labels, draws) for g in groups} for n, row in marks.items()}
+            gain = gain_block(marks, draws)
+            summary["rows"] = [
+                {"name": name, **{group: result() for group, result in row.items()}, "usage": self._usage(name)}
+                for name, row in scores.items()
+            ]
+            summary["gain"] = gain()
+            summary["calibration"] = calibration_block(columns)
+            summary["changes"] = {group: _changes(marks, group) for group in groups}
+            summary["class_balance"] = {label: columns.balance[label] for label in columns.labels}
+        summary["choice"] = self._choices.summary()
+        return Scored(summary, columns)
+
+    def _sum(self, steps: Iterable[str]) -> Totals:
+        total = Totals()
+        for step in steps:
+            if step in self._totals:
+                total += self._totals[step]
+        return total
+
+    def _usage(self, row: str) -> dict[str, Any] | None:
+        """What the calls of a stage used; None for rows that no model made."""
+        return self._sum(CALLS_OF[row]).usage(self.config.interpreter.prices) if row in CALLS_OF else None
 
 
-def _by_group(marks: Marks, queried: NDArray[np.bool_]) -> dict[str, Marks]:
-    """The marks of all readouts, and of those that were measured and were not."""
-    return {
-        "all": marks,
-        "queried": marks.where(queried),
-        "unqueried": marks.where(~queried),
-    }
-
-
-def _in_group(cell: Cell, readout: str, group: str) -> bool:
-    return group == "all" or (group == "queried") == (readout in cell.queried)
-
-
-def _label_value(readout: Any, given: Answer | Prediction | None) -> tuple[str | None, float | None]:
-    if given is None:
-        return None, None
-    if isinstance(given, Prediction):
-        return readout.decide(given), given.mean
-    return given.label, given.value
-
-
-def _changes(cells: Sequence[Cell], group: str) -> dict[str, Any]:
+def _changes(marks: Mapping[str, Mapping[str, Marks]], group: str) -> dict[str, Any]:
     """Wrong to right and right to wrong between the initial and the other stages, where both were answered."""
     result: dict[str, Any] = {}
     for stage in ("reviewed", "revised"):
-        if not any(stage in cell.answers for cell in cells):
-            continue
-        counts = Counter(
-            (before == true, after == true)
-            for cell in cells
-            for readout, true, before, after in _pairs(cell, stage)
-            if _in_group(cell, readout, group)
-        )
-        result[stage] = {
-            "corrections": counts[False, True],
-            "regressions": counts[True, False],
-            "n_both_answered": sum(counts.values()),
-        }
+        if stage in marks and "initial" in marks:
+            before, after = marks["initial"][group], marks[stage][group]
+            both = (before.label >= 0) & (after.label >= 0)
+            was, now = (row.label[both] == row.truth[both] for row in (before, after))
+            result[stage] = {
+                "corrections": int((~was & now).sum()),
+                "regressions": int((was & ~now).sum()),
+                "n_both_answered": int(both.sum()),
+            }
     return result
-
-
-def _pairs(cell: Cell, stage: str) -> Iterable[tuple[str, str, str, str]]:
-    for truth, before, after in zip(
-        cell.truth, cell.answers.get("initial", ()), cell.answers.get(stage, ()), strict=False
-    ):
-        if before.label is not None and after.label is not None:
-            yield truth.readout, truth.label, before.label, after.label
-
-
-def _balance(cells: Sequence[Cell]) -> dict[str, int]:
-    first = {cell.case.id: cell for cell in cells}
-    counts = Counter(t.label for cell in first.values() for t in cell.truth)
-    return {label: counts[label] for label in _labels(cells)}
-
-
-def _calls(cells: Sequence[Cell], prices: Prices | None) -> dict[str, Any]:
-    """How calls ended, attempt by attempt, and what they used."""
-    steps = [step for cell in cells for step in cell.steps]
-    return {**calls_of(steps, prices), "refused_selections": sum(cell.refused for cell in cells)}
-
-
-def _usage(row: str, cells: Sequence[Cell], config: RunConfig) -> dict[str, Any] | None:
-    """What the calls of a stage used; None for rows that no model made."""
-    if row not in CALLS_OF:
-        return None
-    return usage_of((s for c in cells for s in c.steps if s.step in CALLS_OF[row]), config.interpreter.prices)
-
-
-def _readout_rows(cell: Cell) -> Iterable[dict[str, Any]]:
-    predicted = {p.readout: p for p in cell.simulated}
-    adapted = {p.readout: p for p in cell.adapted}
-    for number, (readout, truth) in enumerate(zip(cell.case.readouts, cell.truth, strict=True)):
-        row: dict[str, Any] = {
-            "case": cell.case.id,
-            "repeat": cell.repeat,
-            "readout": readout.id,
-            "queried": readout.id in cell.queried,
-            "truth": {"label": truth.label, "value": rounded(truth.value)},
-            "threshold": readout.threshold,
-        }
-        for stage, answers in cell.answers.items():
-            answer = answers[number]
-            row[stage] = {"status": answer.status, "label": answer.label, "value": rounded(answer.value)}
-            if answer.reason:
-                row[stage]["reason"] = answer.reason
-        for name, by_readout in (("simulator", predicted), ("adapted", adapted)):
-            if readout.id in by_readout:
-                p = by_readout[readout.id]
-                row[name] = {"mean": rounded(p.mean), "sd": rounded(p.sd), "label": _label_value(readout, p)[0]}
-        yield row

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from evidence.errors import ConfigError
 from evidence.values import canonical_json
 from interpreters.secrets import collect_secrets
-from loops.archive import Archive, Opened, RunRecord
+from loops.archive import Archive, Opened
 from loops.caller import Caller
-from loops.cells import group_events
-from loops.config import Limits, Loaded, RunConfig
+from loops.cells import open_cells
+from loops.config import Limits, Loaded
 from loops.engine import Cell, Outcome, Progress, Work, make, make_all
 from loops.limits import Meter
 from loops.nodes import Steps
@@ -85,7 +85,7 @@ class _Loop(Work):
     def open(self) -> list[Cell]:
         for prepared in self.ready.cases:
             self.archive.add_event(_opened(prepared, self.archive))
-        return _open_cells(self.folder, self.record, self.loaded.config)
+        return open_cells(self.folder, self.record, self.loaded.config)
 
     def worker(self, caller: Caller) -> Callable[[str, int], Awaitable[str]]:
         from loops.graph import build_graph, initial_state
@@ -147,9 +147,3 @@ def _opened(prepared: Prepared, archive: Archive) -> Opened:
         baselines=dict(prepared.baselines),
         adapter_inputs=inputs,
     )
-
-
-def _open_cells(folder: Path, record: RunRecord, config: RunConfig) -> list[tuple[str, int]]:
-    parts = group_events(folder, record).parts
-    cells = [(case, repeat) for case in record.cases for repeat in range(config.repeats)]
-    return [cell for cell in cells if cell not in parts or not parts[cell].whole(config.review)]

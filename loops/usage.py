@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from evidence.contracts import Usage
 from loops.archive import Stepped
 from loops.config import Prices
 from loops.limits import cost_of
@@ -15,32 +16,72 @@ CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("selec
 """The calls that each scored stage took beyond the stage before it."""
 
 
+class Totals:
+    """Sums over calls, added one by one."""
+
+    def __init__(self) -> None:
+        self._ended: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._used: Counter[str] = Counter()
+        self._unmetered = 0
+
+    def add(self, step: Stepped) -> None:
+        """Add a call."""
+        self._ended[step.status, step.attempts] += 1
+        self._unmetered += step.unmetered
+        used, prompt, completion = self._used, step.usage.prompt_tokens, step.usage.completion_tokens
+        if prompt is not None:
+            used["prompt"] += prompt
+        if completion is not None:
+            used["completion"] += completion
+        if prompt is not None and completion is not None:
+            used["priced prompt"] += prompt
+            used["priced completion"] += completion
+
+    def __iadd__(self, other: Totals) -> Totals:
+        self._ended += other._ended
+        self._used.update(other._used)  # unlike +=, keeps a sum of 0 tokens
+        self._unmetered += other._unmetered
+        return self
+
+    def calls(self, prices: Prices | None) -> dict[str, Any]:
+        """How calls ended, attempt by attempt, and what they used."""
+        attempts, statuses = Counter[str](), Counter[str]()
+        repaired = 0
+        for (status, made), n in self._ended.items():
+            statuses[status] += n
+            repaired += n * (status == "ok" and "invalid" in made[:-1])
+            for attempt in made:
+                attempts[attempt] += n
+        return {
+            "attempts_by_status": dict(sorted(attempts.items())),
+            "calls_by_status": dict(sorted(statuses.items())),
+            "repaired": repaired,
+            **self.usage(prices),
+        }
+
+    def usage(self, prices: Prices | None) -> dict[str, Any]:
+        """Calls, attempts, tokens and cost. Tokens are null where no server stated any; cost is null without prices.
+
+        `unmetered` counts replies without usage: tokens and cost are then lower bounds.
+        """
+        priced = Usage(
+            prompt_tokens=self._used.get("priced prompt", 0), completion_tokens=self._used.get("priced completion", 0)
+        )
+        cost = cost_of(priced, prices)
+        return {
+            "n": self._ended.total(),
+            "n_attempts": sum(n * len(made) for (_, made), n in self._ended.items()),
+            "prompt_tokens": self._used.get("prompt"),
+            "completion_tokens": self._used.get("completion"),
+            "unmetered": self._unmetered,
+            "cost": None if cost is None else float(round(Decimal(0) + cost, 9)),
+            "currency": None if prices is None else prices.currency,
+        }
+
+
 def calls_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:
     """How calls ended, attempt by attempt, and what they used."""
-    made = list(steps)
-    return {
-        "attempts_by_status": dict(sorted(Counter(a for s in made for a in s.attempts).items())),
-        "calls_by_status": dict(sorted(Counter(s.status for s in made).items())),
-        "repaired": sum(s.status == "ok" and "invalid" in s.attempts[:-1] for s in made),
-        **usage_of(made, prices),
-    }
-
-
-def usage_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:
-    """Calls, attempts, tokens and cost. Tokens are null where no server stated any; cost is null without prices.
-
-    `unmetered` counts replies without usage: tokens and cost are then lower bounds.
-    """
-    made = list(steps)
-    prompt = [s.usage.prompt_tokens for s in made if s.usage.prompt_tokens is not None]
-    completion = [s.usage.completion_tokens for s in made if s.usage.completion_tokens is not None]
-    costs = [cost_of(s.usage, prices) for s in made]
-    return {
-        "n": len(made),
-        "n_attempts": sum(len(s.attempts) for s in made),
-        "prompt_tokens": sum(prompt) if prompt else None,
-        "completion_tokens": sum(completion) if completion else None,
-        "unmetered": sum(s.unmetered for s in made),
-        "cost": None if prices is None else float(round(sum((c for c in costs if c is not None), Decimal(0)), 9)),
-        "currency": None if prices is None else prices.currency,
-    }
+    totals = Totals()
+    for step in steps:
+        totals.add(step)
+    return totals.calls(prices)

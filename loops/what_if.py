@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evidence.contracts import Answer, Case, Truth
 from evidence.errors import ConfigError
 from evidence.registry import ADAPTERS
 from loops.archive import read_run
-from loops.cells import Cell, archived_config, read_cells
+from loops.cells import Cell, Cells, archived_config
 from loops.config import Component, build
-from loops.rescore import score_cells
+from loops.rescore import Scoring, score_cells
 
 NOT_REPLAYABLE = "not replayable: a label without a value says nothing of another threshold"
 
@@ -39,39 +39,54 @@ def what_if(folder: Path, *, adapter: Component | None = None, threshold: float 
         config = config.model_copy(update={"adapter": adapter})
     if threshold is not None and not (math.isfinite(threshold) and threshold > 0):
         raise ConfigError(f"--threshold: expected a positive number in the readouts' unit, got {threshold:g}")
-    read = read_cells(folder, run, config, reparse=False)
-    cells, lost = read.cells, Counter[str]()
+    lost = Counter[str]()
     if adapter is not None:
-        lost["revised"] = sum(len(cell.answers.get("revised", ())) for cell in cells)
-        cells = [_without_revision(cell) for cell in cells]
-    if threshold is not None:
-        cells = [_with_threshold(cell, threshold) for cell in cells]
-        lost += Counter(s for c in cells for s, given in c.answers.items() for a in given if a.reason == NOT_REPLAYABLE)
-    summary = score_cells(run, config, read._replace(cells=cells)).summary
+        lost["revised"] = 0
+    cells = Cells(folder, run, config)
+    changed = _changed(cells, adapter is not None, threshold, lost)
+    summary = score_cells(Scoring(run, config, cells), changed).summary
     summary["what_if"] = {
         "adapter": None if adapter is None else adapter.model_dump(mode="json"),
         "threshold": threshold,
-        "not_replayable": dict(sorted(lost.items())),
+        "not_replayable": dict(sorted((lost if threshold is None else +lost).items())),
     }
     return summary
 
 
-def _without_revision(cell: Cell) -> Cell:
-    return cell._replace(answers={stage: given for stage, given in cell.answers.items() if stage != "revised"})
+def _changed(cells: Iterable[Cell], adapter: bool, threshold: float | None, lost: Counter[str]) -> Iterator[Cell]:
+    """The cells under another adapter or threshold; answers that are not replayable are counted in `lost` by stage."""
+    other: _Relabelled | None = None
+    for cell in cells:
+        if adapter:
+            lost["revised"] += len(cell.answers.get("revised", ()))
+            cell = cell._replace(answers={stage: given for stage, given in cell.answers.items() if stage != "revised"})
+        if threshold is not None:
+            if other is None or other.before is not cell.case:
+                other = _relabel(cell, threshold)
+            answers: Mapping[str, tuple[Answer, ...]] = {
+                stage: tuple(_answer(other.case, a) for a in given) for stage, given in cell.answers.items()
+            }
+            lost.update(s for s, given in answers.items() for a in given if a.reason == NOT_REPLAYABLE)
+            cell = cell._replace(case=other.case, truth=other.truth, answers=answers)
+        yield cell
 
 
-def _with_threshold(cell: Cell, threshold: float) -> Cell:
-    """The cell with all labels by the new threshold. Raises ConfigError for a categorical readout."""
+class _Relabelled(NamedTuple):
+    """A case before and after, and its truth after."""
+
+    before: Case
+    case: Case
+    truth: tuple[Truth, ...]
+
+
+def _relabel(cell: Cell, threshold: float) -> _Relabelled:
+    """A case with all labels by the new threshold. Raises ConfigError for a categorical readout."""
     fixed = [r.id for r in cell.case.readouts if not r.numeric]
     if fixed:
         raise ConfigError(f"--threshold: readout {fixed[0]!r} of case {cell.case.id!r} is categorical: it has none")
     readouts = tuple(r.model_copy(update={"threshold": threshold}) for r in cell.case.readouts)
     case = cell.case.model_copy(update={"readouts": readouts})
-    truth = tuple(_relabelled(case, t) for t in cell.truth)
-    answers: Mapping[str, tuple[Answer, ...]] = {
-        stage: tuple(_answer(case, a) for a in given) for stage, given in cell.answers.items()
-    }
-    return cell._replace(case=case, truth=truth, answers=answers)
+    return _Relabelled(cell.case, case, tuple(_relabelled(case, t) for t in cell.truth))
 
 
 def _relabelled(case: Case, truth: Truth) -> Truth:

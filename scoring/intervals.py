@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from scoring.metrics import Array, Marks, accuracy, confusion, macro_f1, mean_error, rounded, wilson
+from scoring.metrics import Array, Marks, confusion, macro_f1, mean_error, mean_f1, rounded, wilson
 
 DRAWS = 2000
 
@@ -20,11 +21,42 @@ BLOCK = 50
 def draw_cases(n_cases: int, seed: int, draws: int = DRAWS) -> NDArray[np.int64]:
     """How often each case is in each draw: (draws, n_cases). One matrix serves every row, so that rows are paired."""
     weights = np.empty((draws, n_cases), dtype=np.int64)
-    for start, picks in _picks(n_cases, seed, draws):
-        flat = picks + np.arange(0, picks.size, n_cases)[:, None]
-        counts = np.bincount(flat.ravel(), minlength=picks.size)
-        weights[start : start + len(picks)] = counts.reshape(picks.shape)
+    for start, counts in _counts(n_cases, seed, draws):
+        weights[start : start + len(counts)] = counts
     return weights
+
+
+class Draws:
+    """Sums of columns over every draw of the cases. One set of draws serves all columns, so that rows are paired.
+
+    Columns are added first; the first sum that is asked for draws them all in one pass, without the matrix of
+    `draw_cases`, whose draws these are.
+    """
+
+    def __init__(self, n_cases: int, seed: int, draws: int = DRAWS):
+        self.n_cases, self.seed, self.draws = n_cases, seed, draws
+        self._columns: list[Array] = []
+        self._known: dict[bytes, int] = {}
+        self._sums: Array | None = None
+
+    def add(self, column: ArrayLike) -> int:
+        """Add one number a case, (n_cases,). Its place, the same for the same numbers. Raises RuntimeError if drawn."""
+        if self._sums is not None:
+            raise RuntimeError("expected all columns before the first sum is asked for")
+        values = np.ascontiguousarray(column, dtype=float)
+        place = self._known.setdefault(hashlib.sha256(values.tobytes()).digest(), len(self._columns))
+        if place == len(self._columns):
+            self._columns.append(values)
+        return place
+
+    def sums(self, *places: int) -> Array:
+        """The sums of columns in every draw, (draws, columns)."""
+        if self._sums is None:
+            table = np.stack(self._columns, axis=1)
+            self._columns = []
+            drawn = _counts(self.n_cases, self.seed, self.draws)
+            self._sums = np.concatenate([counts.astype(float) @ table for _, counts in drawn])
+        return self._sums[:, list(places)]
 
 
 def drawn_ratios(sums: Array, counts: Array, seed: int, draws: int = DRAWS) -> Array:
@@ -49,58 +81,73 @@ def _picks(n: int, seed: int, draws: int) -> Iterator[tuple[int, NDArray[np.int6
         yield start, rng.integers(0, n, size=(min(BLOCK, draws - start), n))
 
 
-def score(marks: Marks, classes: int, weights: NDArray[np.int64]) -> dict[str, Any]:
+def _counts(n: int, seed: int, draws: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """How often each cluster is in each draw, (block, n), and the number of the block's first draw."""
+    for start, picks in _picks(n, seed, draws):
+        flat = picks + np.arange(0, picks.size, n)[:, None]
+        yield start, np.bincount(flat.ravel(), minlength=picks.size).reshape(picks.shape)
+
+
+Later = Callable[[], dict[str, Any]]
+"""Gives its result when the columns of all others were added to the draws, too."""
+
+
+def score(marks: Marks, classes: int, draws: Draws) -> Later:
     """Accuracy, macro-F1 and mean absolute error with 95 % percentile intervals, and every count behind them.
 
     Where all draws agree the bootstrap has seen no variation and says nothing of the uncertainty: an accuracy of 0 or 1
     then gets the Wilson interval for the number of cases, anything else has no interval.
     """
-    n_cases = weights.shape[1]
-    counts = confusion(marks, n_cases, classes)
-    answered = _without_missing(counts)
+    counts = confusion(marks, draws.n_cases, classes)
     valued = np.isfinite(marks.error)
-    sums = np.bincount(marks.cluster[valued], weights=marks.error[valued], minlength=n_cases).astype(float)
-    values = np.bincount(marks.cluster[valued], minlength=n_cases).astype(float)
-    n_answered = int((marks.label >= 0).sum())
-    return {
-        "n": len(marks.truth),
-        "n_cases": len(np.unique(marks.cluster)),
+    mae = mean_of_cases(marks.error[valued], marks.cluster[valued], draws)
+    square = counts[..., :, :-1]
+    right = np.diagonal(square, axis1=-2, axis2=-1)
+    shown = counts.sum(axis=-1) + square.sum(axis=-2)
+    rights, showns = ([draws.add(columns[:, c]) for c in range(classes)] for columns in (right, shown))
+    n_right, n, n_values, total = int(right.sum()), len(marks.truth), int(valued.sum()), counts.sum(axis=0)
+    n_cases = len(np.unique(marks.cluster))
+    of_all = _proportion(n_right, rights, counts.sum(axis=(1, 2)), draws)
+    of_answered = _proportion(n_right, rights, square.sum(axis=(1, 2)), draws)
+    n_answered = int(total[:, :-1].sum())
+    return lambda: {
+        "n": n,
+        "n_cases": n_cases,
         "n_answered": n_answered,
-        "n_missing": len(marks.truth) - n_answered,
-        "n_right": int(np.trace(counts.sum(axis=0)[:, :-1])),
-        "accuracy": _proportion(counts, weights),
-        "accuracy_of_answered": _proportion(answered, weights),
-        "macro_f1": _estimate(macro_f1(counts.sum(axis=0)), macro_f1(_drawn(counts, weights))),
-        "mae": ratio(sums, values, weights),
-        "n_values": int(values.sum()),
+        "n_missing": n - n_answered,
+        "n_right": n_right,
+        "accuracy": of_all(),
+        "accuracy_of_answered": of_answered(),
+        "macro_f1": _estimate(macro_f1(total), mean_f1(draws.sums(*rights), draws.sums(*showns))),
+        "mae": mae(),
+        "n_values": n_values,
     }
 
 
-def ratio(sums: Array, counts: Array, weights: NDArray[np.int64]) -> dict[str, float | None]:
-    """A mean from its per-case sums and counts, (n_cases,) each, with the interval of the draws in `weights`."""
-    return _estimate(mean_error(sums.sum(), counts.sum()), mean_error(weights @ sums, weights @ counts))
+def mean_of_cases(values: Array, cluster: NDArray[np.intp], draws: Draws) -> Later:
+    """The mean of values (n,) that belong to cases (n,), with its interval."""
+    sums = np.bincount(cluster, weights=values, minlength=draws.n_cases).astype(float)
+    counts = np.bincount(cluster, minlength=draws.n_cases).astype(float)
+    places, point = (draws.add(sums), draws.add(counts)), mean_error(sums.sum(), counts.sum())
+
+    def result() -> dict[str, float | None]:
+        drawn = draws.sums(*places)
+        return _estimate(point, mean_error(drawn[:, 0], drawn[:, 1]))
+
+    return result
 
 
-def _drawn(counts: NDArray[Any], weights: NDArray[np.int64]) -> Array:
-    """Counts of every draw, (k, ...) -> (draws, ...). Whole numbers are exact in floats, whose products are quicker."""
-    flat = counts.reshape(len(counts), -1).astype(float)
-    blocks = [weights[start : start + BLOCK].astype(float) @ flat for start in range(0, len(weights), BLOCK)]
-    return np.concatenate(blocks).reshape(len(weights), *counts.shape[1:])
+def _proportion(n_right: int, rights: Sequence[int], whole: NDArray[np.int64], draws: Draws) -> Later:
+    """The share of right answers; whole (n_cases,) counts what it is a share of."""
+    place, n_cases, point = draws.add(whole), int((whole > 0).sum()), mean_error(np.array(n_right), whole.sum())
 
+    def result() -> dict[str, float | None]:
+        if n_cases and point in (0.0, 1.0):
+            low, high = wilson(n_cases if point else 0, n_cases)
+            return {"value": rounded(float(point)), "low": rounded(low), "high": rounded(high)}
+        return _estimate(point, mean_error(draws.sums(*rights).sum(axis=1), draws.sums(place)[:, 0]))
 
-def _without_missing(counts: NDArray[Any]) -> NDArray[Any]:
-    answered = counts.copy()
-    answered[..., -1] = 0
-    return answered
-
-
-def _proportion(counts: NDArray[Any], weights: NDArray[np.int64]) -> dict[str, float | None]:
-    point = accuracy(counts.sum(axis=0))
-    n_cases = int((counts.sum(axis=(1, 2)) > 0).sum())
-    if n_cases and point in (0.0, 1.0):
-        low, high = wilson(n_cases if point else 0, n_cases)
-        return {"value": rounded(float(point)), "low": rounded(low), "high": rounded(high)}
-    return _estimate(point, accuracy(_drawn(counts, weights)))
+    return result
 
 
 def _estimate(point: Array, draws: Array) -> dict[str, float | None]:

@@ -55,17 +55,15 @@ def confusion(marks: Marks, clusters: int, classes: int) -> NDArray[np.int64]:
     return counts
 
 
-def accuracy(counts: NDArray[Any]) -> Array:
-    """Right answers over all readouts, (..., classes, classes + 1) -> (...). A missing answer is not right."""
-    return _ratio(np.trace(counts[..., :, :-1], axis1=-2, axis2=-1), counts.sum(axis=(-2, -1)))
-
-
 def macro_f1(counts: NDArray[Any]) -> Array:
     """Mean F1 over the classes in truth or answers, (..., classes, classes + 1) -> (...)."""
     square = counts[..., :, :-1]
-    total = counts.sum(axis=-1) + square.sum(axis=-2)
-    f1 = _ratio(2 * np.diagonal(square, axis1=-2, axis2=-1), total)
-    return _ratio(np.nansum(f1, axis=-1), (total > 0).sum(axis=-1))
+    return mean_f1(np.diagonal(square, axis1=-2, axis2=-1), counts.sum(axis=-1) + square.sum(axis=-2))
+
+
+def mean_f1(right: NDArray[Any], shown: NDArray[Any]) -> Array:
+    """Mean F1 from right answers and from how often a class is in truth and in answers, (..., classes) -> (...)."""
+    return _ratio(np.nansum(_ratio(2 * right, shown), axis=-1), (shown > 0).sum(axis=-1))
 
 
 def mean_error(sums: NDArray[Any], counts: NDArray[Any]) -> Array:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from evidence.errors import ArchiveError
 from loops.archive import RunRecord, read_run
-from loops.cells import STAGES, archived_config
+from loops.cells import STAGES, Cells, archived_config
+from loops.columns import MISSING, Columns
 from loops.config import RunConfig
 from loops.report.panels import Choices, count_choices
 from loops.report.published import PUBLISHED, Published
-from loops.rescore import compute_scores
+from loops.rescore import Scoring
 from loops.table import interpreter_name
 
 
@@ -62,7 +65,11 @@ def collect(folders: Sequence[Path]) -> list[Run]:
     runs = []
     for number, (folder, record) in enumerate(zip(resolved, records, strict=True)):
         same = names[: number + 1].count(record.name)
-        scored = compute_scores(folder)
+        config = archived_config(record, folder)
+        cells = Cells(folder, record, config)
+        scoring = Scoring(record, config, cells)
+        choices = count_choices(chosen.row for chosen in map(scoring.add, cells) if chosen is not None)
+        scored = scoring.finish()
         runs.append(
             Run(
                 number=number,
@@ -70,29 +77,35 @@ def collect(folders: Sequence[Path]) -> list[Run]:
                 model=interpreter_name(record.interpreter),
                 folder=folder,
                 record=record,
-                config=archived_config(record, folder),
+                config=config,
                 summary=scored.summary,
-                tallies=tally(scored.readouts),
-                choices=count_choices(scored.cases),
+                tallies=tally(scored.columns),
+                choices=choices,
             )
         )
     return runs
 
 
-def tally(readouts: Iterable[Mapping[str, Any]]) -> dict[str, Tally]:
-    """Tallies by case from the rows of scores/readouts.jsonl."""
-    tallies: dict[str, Tally] = {}
-    for row in readouts:
-        stages = [row.get(stage) for stage in STAGES]
-        right = [int(s is not None and s["label"] == row["truth"]["label"]) for s in stages]
-        answered = all(s is not None and s["label"] is not None for s in (stages[0], stages[-1]))
-        missing = sum(s is not None and s["label"] is None for s in stages)
-        corrected = int(answered and right[0] < right[-1])
-        regressed = int(answered and right[0] > right[-1])
-        counts = (1, *right, corrected, regressed, missing)
-        before = tallies.get(row["case"], Tally())
-        tallies[row["case"]] = Tally._make(a + b for a, b in zip(before, counts, strict=True))
-    return tallies
+def tally(columns: Columns) -> dict[str, Tally]:
+    """Tallies by case."""
+    case, truth = np.asarray(columns.case), np.asarray(columns.truth)
+    labels = {stage: np.asarray(columns.rows[stage].label) for stage in STAGES if stage in columns.rows}
+    nothing = np.full(len(truth), MISSING)
+    first, last = (labels.get(stage, nothing) for stage in ("initial", "revised"))
+    answered = (first != MISSING) & (last != MISSING)
+    missing = np.zeros(len(truth))
+    for stage, label in labels.items():
+        missing += (label == MISSING) & columns.was_given(stage)
+    entries = (
+        np.ones(len(truth)),
+        *(labels.get(stage, nothing) == truth for stage in STAGES),
+        answered & (first != truth) & (last == truth),
+        answered & (first == truth) & (last != truth),
+        missing,
+    )
+    counts = np.stack([np.bincount(case, weights=entry, minlength=len(columns.cases)) for entry in entries], axis=1)
+    there = np.flatnonzero(counts[:, 0])
+    return {columns.cases[number]: Tally._make(int(n) for n in counts[number]) for number in there}
 
 
 def pilots(runs: Sequence[Run]) -> list[Pilot]:

@@ -1,6 +1,6 @@
 """The traces of a run, case by case from the archive's files, so that memory does not grow with the run.
 
-One pass notes where each case's lines are; a case is then read by itself. Everything in a trace is plain data under
+One pass notes where each cell's lines are; a case is then read by itself. Everything in a trace is plain data under
 fixed keys: what a model or a data file says is only ever a value.
 """
 
@@ -10,15 +10,18 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
 
 from evidence.contracts import Answer, Case, Figure, Message, Observation, Part
 from evidence.errors import ArchiveError
-from evidence.journal import CallRecord, parse_call, read_line
+from evidence.journal import CallRecord, call_of
 from evidence.values import Value, canonical_json
-from loops.archive import Opened, RunRecord, parse_event
-from loops.cells import STAGES, Parts, archived_request
+from loops.archive import Opened, RunRecord
+from loops.cells import STAGES, Parts, RunEvents
 from loops.config import RunConfig
+from loops.index import LineIndex, LineReader, Place
 
 OPEN = "not finished"
 STEP_ORDER = ("predict", "review", "select", "observe", "calibrate", "revise")
@@ -33,12 +36,6 @@ class Trace(NamedTuple):
     data: dict[str, Any]
 
 
-class _Line(NamedTuple):
-    number: int
-    start: int
-    size: int
-
-
 class Messages:
     """Messages by number: a conversation that grows, or a system message of a thousand calls, is kept once.
 
@@ -51,10 +48,14 @@ class Messages:
         self.size = 0
         self._numbers: dict[str, int] = {}
 
-    def add(self, message: Message) -> int:
-        """The number of the message, new or known."""
-        text = canonical_json(message)
+    def add(self, plain: Mapping[str, Any]) -> int:
+        """The number of an archived message, new or known. Raises ArchiveError where it cannot be read."""
+        text = canonical_json(plain)
         if text not in self._numbers:
+            try:
+                message = Message.model_validate_json(text)
+            except ValidationError as error:
+                raise ArchiveError(f"a message cannot be read: {error}") from error
             self._numbers[text] = len(self.items)
             self.items.append(message.model_dump(mode="json"))
             self.size += len(text)
@@ -70,85 +71,36 @@ class TraceReader:
     """The traces of one run. Raises ArchiveError for a line that is no event or call, or of a case the run lacks."""
 
     def __init__(self, folder: Path, run: RunRecord, config: RunConfig):
-        self.folder = folder
         self.config = config
-        self._paths = (folder / "events.jsonl", folder / "calls.jsonl")
-        self._events, self._calls = (_index(path) for path in self._paths)
-        unknown = sorted((set(self._events) | set(self._calls)) - set(run.cases))
-        if unknown:
-            raise ArchiveError(f"{folder}: lines of case {unknown[0]!r}, which run.json does not have")
+        self._events = RunEvents(folder, run)
+        self._calls = LineIndex(folder / "calls.jsonl", run.cases)
 
     def read(self, case: str, messages: Messages) -> Trace:
         """The trace of one case; its messages go to `messages`."""
-        opened, parts = _events(self._paths[0], self._events.get(case, []))
-        calls = _calls(self._paths[1], self._calls.get(case, []))
+        with self._events.index.open() as reader, self._calls.open() as calls:
+            return self._read(case, reader, calls, messages)
+
+    def _read(self, case: str, reader: LineReader, call_reader: LineReader, messages: Messages) -> Trace:
+        opened = self._events.opened(reader, case)
         outcomes, shown = [], []
         for repeat in range(self.config.repeats):
-            own = parts.get(repeat, Parts())
+            place = Place(case, repeat)
+            own, mine = self._events.parts(reader, place), _calls(call_reader, place)
             whole = own.closed is not None and own.whole(self.config.review)
             outcomes.append(own.closed.outcome if own.closed is not None and whole else OPEN)
-            mine = {(step, turn): found for (n, step, turn), found in calls.items() if n == repeat}
             shown.append({"outcome": outcomes[-1], "steps": list(_steps(own, mine, messages))})
         title = case if opened is None else opened.case.title
         about = None if opened is None else _about(opened)
         return Trace(case, title, tuple(outcomes), {"about": about, "repeats": shown})
 
 
-def _open(path: Path) -> BinaryIO:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise ArchiveError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _index(path: Path) -> dict[str, list[_Line]]:
-    """Where the lines of each case are. Damaged lines are passed over, as everywhere; the summary lists them."""
-    found: dict[str, list[_Line]] = defaultdict(list)
-    start = 0
-    with _open(path) as file:
-        for number, line in enumerate(file, start=1):
-            record = read_line(line)
-            if record is not None:
-                found[_case_of(record, path, number)].append(_Line(number, start, len(line)))
-            start += len(line)
-    return dict(found)
-
-
-def _case_of(record: Mapping[str, Any], path: Path, number: int) -> str:
-    case = record.get("case")
-    name = case.get("id") if isinstance(case, dict) else case
-    if not isinstance(name, str):
-        raise ArchiveError(f"{path} line {number} names no case")
-    return name
-
-
-def _lines(path: Path, lines: list[_Line]) -> Iterator[tuple[int, dict[str, Any]]]:
-    with _open(path) as file:
-        for line in lines:
-            file.seek(line.start)
-            record = read_line(file.read(line.size))
-            if record is None:
-                raise ArchiveError(f"{path} line {line.number} changed while it was read; is the run still going?")
-            yield line.number, record
-
-
-def _events(path: Path, lines: list[_Line]) -> tuple[Opened | None, dict[int, Parts]]:
-    opened = None
-    parts: dict[int, Parts] = defaultdict(Parts)
-    for number, record in _lines(path, lines):
-        event = parse_event(record, path, number)
-        if isinstance(event, Opened):
-            opened = event
-        else:
-            parts[event.repeat].add(event)
-    return opened, parts
-
-
-def _calls(path: Path, lines: list[_Line]) -> dict[tuple[int, str, int], list[CallRecord]]:
-    found: dict[tuple[int, str, int], list[CallRecord]] = defaultdict(list)
-    for number, record in _lines(path, lines):
-        call = parse_call(record, path, number)
-        found[call.repeat, call.step, call.turn].append(call)
+def _calls(reader: LineReader, place: Place) -> dict[tuple[str, int], list[CallRecord]]:
+    """The calls of a cell by step and turn."""
+    found: dict[tuple[str, int], list[CallRecord]] = defaultdict(list)
+    for number, line in reader.lines(place):
+        call = call_of(line, reader.index.path, number, [])
+        if call is not None:
+            found[call.step, call.turn].append(call)
     return found
 
 
@@ -210,8 +162,15 @@ def _call(call: CallRecord, messages: Messages) -> dict[str, Any]:
         "attempt": call.attempt,
         "repair": call.repair,
         "seconds": call.seconds,
-        "messages": [messages.add(m) for m in archived_request(call).messages],
+        "messages": [messages.add(m) for m in _messages(call)],
     }
+
+
+def _messages(call: CallRecord) -> list[Mapping[str, Any]]:
+    found = call.request.get("messages")
+    if not isinstance(found, list) or not all(isinstance(message, dict) for message in found):
+        raise ArchiveError(f"the request of case {call.case!r}, step {call.step}, has no messages that can be read")
+    return found
 
 
 def _observation(observation: Observation) -> dict[str, Any]:

@@ -11,18 +11,22 @@ from rich.console import Console
 
 from evidence.contracts import Reply
 from evidence.errors import ConfigError
+from evidence.journal import read_journal
 from interpreters.scripted import ScriptedInterpreter
 from loops.compare import compare
 from loops.compare_table import print_comparison
 from loops.config import load_config
 from loops.report import write_report
-from loops.rescore import compute_scores
 from loops.runner import run
 from scoring.paired import holm, mcnemar_exact
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cases"
 GENES = ("HSP70", "HSP90", "CDC6")
 REFUSAL = Reply(status="refused", error="I will not")
+
+
+def _readouts(folder: Path) -> list[dict]:
+    return [row for _, row in read_journal(folder / "scores/readouts.jsonl").records]
 
 
 def says(*labels: str, measurement: str | None = None) -> str:
@@ -60,7 +64,7 @@ LAST = {"up": says("up", "up", "down"), "flat": says("near zero", "near zero", "
 
 
 def rights(folder: Path, stage: str) -> list[bool]:
-    return [row[stage]["label"] == row["truth"]["label"] for row in compute_scores(folder).readouts]
+    return [row[stage]["label"] == row["truth"]["label"] for row in _readouts(folder)]
 
 
 def test_a_pair_by_stage_and_group(model) -> None:
@@ -140,7 +144,7 @@ def test_repeats_are_shares_for_the_difference_and_majorities_for_mcnemar(model)
     assert found["second"] == pytest.approx(sum(rights(b, "initial")) / 36)
     majority = found["mcnemar"]
     by_item: dict[tuple[str, str], int] = {}
-    for row in compute_scores(b).readouts:
+    for row in _readouts(b):
         key = (row["case"], row["readout"])
         by_item[key] = by_item.get(key, 0) + (row["initial"]["label"] == row["truth"]["label"])
     assert majority["both"] + majority["only_second"] == sum(n >= 2 for n in by_item.values())

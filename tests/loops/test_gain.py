@@ -6,16 +6,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evidence.journal import read_journal
 from interpreters.scripted import ScriptedInterpreter
 from loops.config import load_config
 from loops.gain import gain_block, gain_lines
 from loops.rescore import compute_scores
 from loops.runner import run
-from scoring.intervals import draw_cases
+from scoring.intervals import Draws
 from scoring.metrics import Marks
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cases"
 GENES = ("HSP70", "HSP90", "CDC6")
+
+
+def _readouts(folder: Path) -> list[dict]:
+    return [row for _, row in read_journal(folder / "scores/readouts.jsonl").records]
 
 
 def marks(label, error):
@@ -30,7 +35,7 @@ def test_the_parts_add_up_and_are_counted():
         "initial": {"all": marks([1, 1, 1, -1], [0.4, 0.4, 0.3, np.nan])},
         "revised": {"all": marks([0, 0, 1, -1], [0.1, 0.2, 0.3, np.nan])},
     }
-    block = gain_block(rows, draw_cases(2, 0))
+    block = gain_block(rows, Draws(2, 0))()
     assert list(block) == ["adapter only", "model only", "adapter and model", "evidence"], "no review was made"
     gains = {part: found["all"]["accuracy"]["value"] for part, found in block.items()}
     assert gains == {"adapter only": 0.25, "model only": 0.0, "adapter and model": 0.25, "evidence": 0.5}
@@ -71,7 +76,7 @@ def test_brier_and_error_of_stated_confidences(make_config, tmp_path: Path) -> N
     loaded = load_config(str(make_config(review=False)), shipped=SHIPPED)
     run(loaded._replace(interpreter=ScriptedInterpreter(replies=[reply] * 4)), tmp_path / "run")
     scored = compute_scores(tmp_path / "run")
-    share = sum(row["truth"]["label"] == "near zero" for row in scored.readouts) / 12
+    share = sum(row["truth"]["label"] == "near zero" for row in _readouts(tmp_path / "run")) / 12
     found = scored.summary["calibration"]["initial"]["confidence"]
     assert found["ece"] == pytest.approx(abs(0.9 - share), abs=1e-6)
     assert found["brier"] == pytest.approx(share * 0.01 + (1 - share) * 0.81, abs=1e-6)

@@ -6,15 +6,19 @@ from pathlib import Path
 import pytest
 
 from evidence.errors import ConfigError
+from evidence.journal import read_journal
 from interpreters.scripted import ScriptedInterpreter
 from loops.config import load_config
 from loops.power import Plan, plan, plan_lines
-from loops.rescore import compute_scores
 from loops.runner import run
 from scoring.power import cases_needed, independent_discordance
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cases"
 GENES = ("HSP70", "HSP90", "CDC6")
+
+
+def _readouts(folder: Path) -> list[dict]:
+    return [row for _, row in read_journal(folder / "scores/readouts.jsonl").records]
 
 
 def made(make_config, tmp_path: Path, name: str, first: str, last: str) -> Path:
@@ -43,7 +47,7 @@ def test_stated_numbers() -> None:
 
 def test_what_one_run_showed(make_config, tmp_path: Path) -> None:
     folder = made(make_config, tmp_path, "a", "near zero", "up")
-    rows = compute_scores(folder).readouts
+    rows = _readouts(folder)
     changed = sum(
         (row["initial"]["label"] == row["truth"]["label"]) != (row["revised"]["label"] == row["truth"]["label"])
         for row in rows

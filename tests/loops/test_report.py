@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+from array import array
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from typer.testing import CliRunner
 from evidence.errors import ArchiveError
 from loops import cli
 from loops.archive import read_run
+from loops.cells import STAGES
+from loops.columns import MISSING, Columns, Row
 from loops.report import charts, panels, write_report
 from loops.report.collect import Tally, collect, tally
 from loops.report.files import script
@@ -232,20 +235,27 @@ def test_an_open_case_is_shown_as_not_finished(hostile_runs, tmp_path: Path) -> 
     assert dict(chunk(out, "r0-0.js")["cases"])[3]["repeats"][0]["outcome"] == "not finished"
 
 
-def _row(case: str, truth: str, initial: str | None, reviewed: str | None, revised: str | None) -> dict:
-    stages = {"initial": initial, "reviewed": reviewed, "revised": revised}
-    return {"case": case, "truth": {"label": truth}, **{k: {"label": v} for k, v in stages.items()}}
+def _columns(rows: list[tuple[str, str, str | None, str | None, str | None]]) -> Columns:
+    """Columns of readouts: case, truth, and the labels of the three stages."""
+    columns, code = Columns(("a", "b")), {"down": 0, "up": 1, None: MISSING}
+    columns.case = array("i", [("a", "b").index(case) for case, *_ in rows])
+    columns.truth = array("h", [code[truth] for _, truth, *_ in rows])
+    for n, stage in enumerate(STAGES):
+        columns.rows[stage] = Row(0, 1)
+        columns.rows[stage].label = array("h", [code[row[2 + n]] for row in rows])
+        columns.given[stage] = array("b", [1] * len(rows))
+    return columns
 
 
 def test_tallies() -> None:
     rows = [
-        _row("a", "up", "up", "up", "up"),
-        _row("a", "up", "down", "up", "up"),
-        _row("a", "up", "up", None, "down"),
-        _row("a", "up", None, "up", "up"),
-        _row("b", "up", "down", "down", "down"),
+        ("a", "up", "up", "up", "up"),
+        ("a", "up", "down", "up", "up"),
+        ("a", "up", "up", None, "down"),
+        ("a", "up", None, "up", "up"),
+        ("b", "up", "down", "down", "down"),
     ]
-    assert tally(rows) == {
+    assert tally(_columns(rows)) == {
         "a": Tally(n=4, initial=2, reviewed=3, revised=3, corrections=1, regressions=1, missing=2),
         "b": Tally(n=1),
     }

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from evidence.errors import ConfigError
+from evidence.journal import read_journal
 from interpreters.scripted import ScriptedInterpreter
 from loops.config import Component, load_config
 from loops.rescore import compute_scores
@@ -14,6 +15,10 @@ from loops.what_if import what_if, what_if_lines
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cases"
 GENES = ("HSP70", "HSP90", "CDC6")
+
+
+def _readouts(folder: Path) -> list[dict]:
+    return [row for _, row in read_journal(folder / "scores/readouts.jsonl").records]
 
 
 def rows(summary):
@@ -44,13 +49,13 @@ def test_another_threshold_classes_every_value_again(make_config, tmp_path: Path
     run(load_config(str(make_config()), shipped=SHIPPED), tmp_path / "run")
     own = compute_scores(tmp_path / "run")
     found = what_if(tmp_path / "run", threshold=0.5)
-    truths = [row["truth"]["value"] for row in own.readouts]
+    truths = [row["truth"]["value"] for row in _readouts(tmp_path / "run")]
     assert found["class_balance"] == {
         "down": sum(t < -0.5 for t in truths),
         "near zero": sum(-0.5 <= t <= 0.5 for t in truths),
         "up": sum(t > 0.5 for t in truths),
     }
-    right = sum(_class(row["adapted"]["mean"]) == _class(row["truth"]["value"]) for row in own.readouts)
+    right = sum(_class(row["adapted"]["mean"]) == _class(row["truth"]["value"]) for row in _readouts(tmp_path / "run"))
     assert rows(found)["simulator + adapter"]["all"]["n_right"] == right
     assert rows(found)["revised"]["all"]["mae"] == rows(own.summary)["revised"]["all"]["mae"]
     assert "initial" not in found["calibration"], "its confidence was in a label of the old threshold"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from scoring.clusters import cluster_accuracy, cluster_mean
-from scoring.intervals import draw_cases, score
+from scoring.intervals import Draws, score
 from scoring.metrics import Marks, rounded
 
 
@@ -49,13 +49,13 @@ labels = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, m
 @given(labels)
 def test_accuracy_and_macro_f1_are_those_of_scikit_learn(pairs):
     truth, label = zip(*pairs, strict=True)
-    got = score(marks(truth, label), 3, draw_cases(len(pairs), 0, draws=10))
+    got = score(marks(truth, label), 3, Draws(len(pairs), 0, draws=10))()
     assert got["accuracy"]["value"] == round(accuracy_score(truth, label), 6)
     assert got["macro_f1"]["value"] == pytest.approx(f1_score(truth, label, average="macro"), abs=1e-6)
 
 
 def test_a_missing_answer_is_counted_and_not_right():
-    got = score(marks([0, 1, 2], [0, -1, 1], [0.1, math.nan, 0.3]), 3, draw_cases(3, 0))
+    got = score(marks([0, 1, 2], [0, -1, 1], [0.1, math.nan, 0.3]), 3, Draws(3, 0))()
     assert (got["n"], got["n_answered"], got["n_missing"], got["n_right"]) == (3, 2, 1, 1)
     assert got["accuracy"]["value"] == round(1 / 3, 6)
     assert got["accuracy_of_answered"]["value"] == 0.5
@@ -63,31 +63,30 @@ def test_a_missing_answer_is_counted_and_not_right():
 
 
 def test_nothing_answered_has_no_score_of_answered():
-    got = score(marks([0, 1], [-1, -1]), 3, draw_cases(2, 0))
+    got = score(marks([0, 1], [-1, -1]), 3, Draws(2, 0))()
     assert got["accuracy"]["value"] == 0
     assert got["accuracy_of_answered"] == {"value": None, "low": None, "high": None}
     assert got["mae"]["value"] is None
 
 
 def test_an_empty_group_has_no_scores():
-    got = score(marks([], []), 3, draw_cases(2, 0))
+    got = score(marks([], []), 3, Draws(2, 0))()
     assert got["n"] == 0
     assert got["accuracy"]["value"] is None
 
 
 def test_cases_are_drawn_whole():
     """Two cases, one all right and one all wrong: every draw is 0, one half or 1, so the interval is [0, 1]."""
-    got = score(marks([0] * 20, [0] * 10 + [1] * 10, cluster=[0] * 10 + [1] * 10), 3, draw_cases(2, 0))
+    got = score(marks([0] * 20, [0] * 10 + [1] * 10, cluster=[0] * 10 + [1] * 10), 3, Draws(2, 0))()
     assert (got["accuracy"]["low"], got["accuracy"]["value"], got["accuracy"]["high"]) == (0.0, 0.5, 1.0)
 
 
 def test_the_case_bootstrap_agrees_with_drawing_one_by_one():
     rng = np.random.default_rng(1)
     truth, label, cluster = rng.integers(0, 3, 60), rng.integers(0, 3, 60), np.repeat(range(12), 5)
-    weights = draw_cases(12, 9)
     picks = np.random.default_rng(9).integers(0, 12, size=(2000, 12))
     slow = [np.mean(np.concatenate([truth[cluster == c] == label[cluster == c] for c in draw])) for draw in picks]
-    got = score(marks(truth, label, cluster=cluster), 3, weights)
+    got = score(marks(truth, label, cluster=cluster), 3, Draws(12, 9))()
     assert [got["accuracy"]["low"], got["accuracy"]["high"]] == pytest.approx(
         np.percentile(slow, [2.5, 97.5]), abs=1e-6
     )
@@ -95,12 +94,12 @@ def test_the_case_bootstrap_agrees_with_drawing_one_by_one():
 
 def test_e06_all_wrong_has_an_interval_of_its_own():
     """25 cases, one readout each, all wrong: 0 to 0.133, not 0 to 0."""
-    got = score(marks([0] * 25, [1] * 25), 3, draw_cases(25, 0))
+    got = score(marks([0] * 25, [1] * 25), 3, Draws(25, 0))()
     assert (got["accuracy"]["value"], got["accuracy"]["low"], round(got["accuracy"]["high"], 4)) == (0.0, 0.0, 0.1332)
     assert got["mae"] == {"value": None, "low": None, "high": None}
 
 
 def test_one_case_has_no_interval():
-    got = score(marks([0, 1], [0, 0], [0.1, 0.2], cluster=[0, 0]), 3, draw_cases(1, 0))
+    got = score(marks([0, 1], [0, 0], [0.1, 0.2], cluster=[0, 0]), 3, Draws(1, 0))()
     assert got["accuracy"] == {"value": 0.5, "low": None, "high": None}
     assert got["mae"] == {"value": 0.15, "low": None, "high": None}

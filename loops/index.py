@@ -1,0 +1,163 @@
+"""Where the lines of each case and repeat are in a journal of a run, so that it can be read cell by cell.
+
+Memory grows by two numbers a line. Of a line as the archive writes it only case and repeat are looked at; any other
+line is read whole, and is damaged where it is no JSON object. Whoever reads a line checks that it is what the index
+says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from array import array
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from pydantic_core import from_json
+
+from evidence.errors import ArchiveError
+from evidence.journal import numbered_lines, read_line
+from evidence.values import canonical_json
+
+_STARTS = (b'{"answers":[', b'{"case":"', b'{"calibrated":[', b'{"adapter_inputs":"', b'{"attempt":')
+"""How canonical lines begin. No text of a model comes before their `case`, and quotes inside a text are escaped."""
+_OWN = re.compile(rb'"case":"([ !#-\[\]-~]*)",.*?"repeat":(\d+)[,}]')
+_OPENED = re.compile(rb'"case":\{"id":"([ !#-\[\]-~]*)"')
+
+
+class Place(NamedTuple):
+    """A case and a repeat; `repeat` is None for the line that opens the case."""
+
+    case: str
+    repeat: int | None
+
+
+class LineIndex:
+    """The places of the lines of events.jsonl or calls.jsonl, and the numbers of its damaged lines.
+
+    Raises ArchiveError where the file cannot be read, or a line names no case or one that the run does not have.
+    """
+
+    def __init__(self, path: Path, cases: Collection[str] | None):
+        self.path = path
+        self.damaged: list[int] = []
+        self._lines: dict[Place, array[int]] = {}
+        found: dict[tuple[bytes, bytes | None], array[int]] = {}
+        start = 0
+        for number, line in numbered_lines(path):
+            key = _canonical(line) or self._key(number, line)
+            if key is not None:
+                if key not in found:
+                    found[key] = array("q")
+                found[key].extend((number, start))
+            start += len(line)
+        for (case, repeat), lines in found.items():
+            place = Place(case.decode("utf-8", "surrogatepass"), None if repeat is None else int(repeat))
+            self._lines.setdefault(place, array("q")).extend(lines)
+        if cases is not None:
+            self._check_cases(frozenset(cases))
+
+    def places(self) -> Iterator[Place]:
+        """Every place that has lines, in the order first seen."""
+        return iter(self._lines)
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._lines
+
+    def open(self) -> LineReader:
+        """A reader of the lines."""
+        return LineReader(self)
+
+    def lines_of(self, place: Place) -> array[int]:
+        """Number and first byte of each line of a place, by turns, in the order written."""
+        return self._lines.get(place, array("q"))
+
+    def _check_cases(self, known: frozenset[str]) -> None:
+        """Of lines of an unknown case, those that are no JSON after all are damaged."""
+        unknown = sorted((place for place in self._lines if place.case not in known), key=lambda place: place.case)
+        with self.open() as reader:
+            for place in unknown:
+                for number, line in reader.lines(place):
+                    if read_line(line) is not None:
+                        raise ArchiveError(f"{self.path}: lines of case {place.case!r}, which run.json does not have")
+                    self.damaged.append(number)
+                del self._lines[place]
+
+    def _key(self, number: int, line: bytes) -> tuple[bytes, bytes | None] | None:
+        record = read_line(line)
+        if record is None:
+            if line.strip():
+                self.damaged.append(number)
+            return None
+        case, repeat = record.get("case"), record.get("repeat")
+        if isinstance(case, dict):
+            case, repeat = case.get("id"), None
+        elif type(repeat) is not int:
+            raise ArchiveError(f"{self.path} line {number}: expected a case and a repeat, got {case!r} and {repeat!r}")
+        if not isinstance(case, str):
+            raise ArchiveError(f"{self.path} line {number}: expected a case, got {case!r}")
+        return case.encode("utf-8", "surrogatepass"), None if repeat is None else str(repeat).encode()
+
+
+class LineReader:
+    """Reads the lines of a place. Closed with `close`, or as a context."""
+
+    def __init__(self, index: LineIndex):
+        self.index = index
+        self._file: BinaryIO | None = None
+        self._at = 0
+
+    def __enter__(self) -> LineReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def lines(self, place: Place) -> Iterator[tuple[int, bytes]]:
+        """The lines of a place with their numbers, in the order written."""
+        where = self.index.lines_of(place)
+        try:
+            if self._file is None and where:
+                self._file, self._at = self.index.path.open("rb"), 0
+            for at in range(0, len(where), 2):
+                assert self._file is not None  # noqa: S101 - opened above
+                start = where[at + 1]
+                if self._at != start:  # the next line is there already
+                    self._file.seek(start)
+                line = self._file.readline()
+                self._at = start + len(line)
+                yield where[at], line
+        except OSError as error:
+            raise ArchiveError(f"cannot read {self.index.path}: {error.strerror}") from error
+
+
+def _canonical(line: bytes) -> tuple[bytes, bytes | None] | None:
+    """Case and repeat of a line that looks as the archive writes it; None where it does not."""
+    if not (line.startswith(_STARTS) and line.endswith(b"}\n")):
+        return None
+    at = line.find(b'"case":')
+    own = _OWN.match(line, at) if at >= 0 else None
+    if own is not None:
+        return own.group(1), own.group(2)
+    opened = _OPENED.match(line, at) if at >= 0 else None
+    return None if opened is None else (opened.group(1), None)
+
+
+def canonical_line(line: bytes) -> bytes | None:
+    """The canonical JSON of a line, without its newline; None where the line is damaged.
+
+    A line that looks as the archive writes it is taken as it is, once it is known to be JSON.
+    """
+    if _canonical(line) is not None:
+        with contextlib.suppress(ValueError):
+            from_json(line, allow_inf_nan=False)
+            return line[:-1]
+    record = read_line(line)
+    return None if record is None else canonical_json(record).encode()

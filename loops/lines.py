@@ -1,0 +1,95 @@
+"""Lines of canonical JSON that differ in a few values: what is the same in all of them is made into text once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from evidence.contracts import Answer, Prediction, Readout
+from evidence.values import canonical_json
+from loops.cells import Cell
+from scoring.metrics import DIGITS, rounded
+
+SLOT: Final = "\x00slot"
+"""Stands in a row for the value that differs from line to line."""
+_SLOT_TEXT: Final = canonical_json(SLOT)
+
+
+def template(row: Mapping[str, Any]) -> str:
+    """The canonical JSON of a row as a format with `%s` for each value that is SLOT, in the order of the keys."""
+    text = canonical_json(row)
+    slots = sum(value is SLOT for value in row.values())
+    if text.count(_SLOT_TEXT[1:-1]) == slots:
+        return _escaped(text).replace(_SLOT_TEXT, "%s")
+    fields = (  # some other text of the row looks like a slot
+        _escaped(canonical_json(key)) + ":" + ("%s" if value is SLOT else _escaped(canonical_json(value)))
+        for key, value in sorted(row.items())
+    )
+    return "{" + ",".join(fields) + "}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def number_text(value: float | None) -> str:
+    """The JSON of a number of a score file."""
+    return "null" if value is None else float.__repr__(round(value, DIGITS) + 0.0)
+
+
+@functools.lru_cache(maxsize=4096)
+def _answer_format(status: str, label: str | None, reason: str) -> str:
+    row: dict[str, Any] = {"status": status, "label": label, "value": SLOT}
+    return template({**row, "reason": reason} if reason else row)
+
+
+def answer_text(answer: Answer) -> str:
+    """An answer as a line of scores/readouts.jsonl has it."""
+    return _answer_format(answer.status, answer.label, answer.reason) % number_text(answer.value)
+
+
+class ReadoutLines:
+    """The lines of scores/readouts.jsonl, cell by cell, cells of a case one after the other."""
+
+    def __init__(self) -> None:
+        self._cell: Cell | None = None
+        self._formats: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+
+    def of(self, cell: Cell) -> str:
+        """One line for each readout."""
+        if self._cell is None or self._cell.case is not cell.case:
+            self._formats = {}
+        self._cell = cell
+        stages = tuple(cell.answers)
+        formats = self._formats.get((cell.measured, stages))
+        if formats is None:
+            formats = self._formats[cell.measured, stages] = [template(row) + "\n" for row in _rows(cell)]
+        texts: dict[str, Sequence[str]] = {stage: [answer_text(a) for a in cell.answers[stage]] for stage in stages}
+        texts["repeat"] = [str(cell.repeat)] * len(formats)
+        columns = [texts[name] for name in sorted(texts)]
+        return "".join([line % values for line, values in zip(formats, zip(*columns, strict=True), strict=True)])
+
+
+def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
+    """The rows of a cell without what may differ from repeat to repeat."""
+    simulated = {p.readout: p for p in cell.simulated}
+    adapted = {p.readout: p for p in cell.adapted}
+    for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
+        row: dict[str, Any] = {
+            "case": cell.case.id,
+            "repeat": SLOT,
+            "readout": readout.id,
+            "queried": readout.id in cell.queried,
+            "truth": {"label": truth.label, "value": rounded(truth.value)},
+            "threshold": readout.threshold,
+            **dict.fromkeys(cell.answers, SLOT),
+        }
+        for name, by_readout in (("simulator", simulated), ("adapted", adapted)):
+            if readout.id in by_readout:
+                row[name] = _predicted(readout, by_readout[readout.id])
+        yield row
+
+
+def _predicted(readout: Readout, p: Prediction) -> dict[str, Any]:
+    return {"mean": rounded(p.mean), "sd": rounded(p.sd), "label": readout.decide(p)}
