@@ -61,6 +61,8 @@ app.add_typer(cases_app, name="cases")
 app.add_typer(data_app, name="data")
 
 PACKAGES = ("adapters", "benchmarks", "cases", "evidence", "interpreters", "loops", "scoring", "simulators")
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
 SHIPPED_CASES = Path(__file__).resolve().parent.parent / "cases"
 
 
@@ -370,6 +372,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            stop("interrupted; nothing that was answered is lost: a run goes on with --resume", INTERRUPTED)
+        raise
     except (OSError, RecursionError, MemoryError) as error:
         stop(f"{type(error).__name__}: {error}", 2)
     except Exception as error:
