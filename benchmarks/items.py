@@ -164,8 +164,8 @@ def _read(path: Path) -> tuple[list[tuple[int, Item]], list[str]]:
     except OSError as error:
         raise DataError(f"cannot read items {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise DataError(f"items {path} line {line} is not UTF-8 text; save the file as UTF-8") from error
+        bad = error.object[: error.start].count(b"\n") + 1
+        raise DataError(f"items {path} line {bad} is not UTF-8 text; save the file as UTF-8") from error
     rows: list[tuple[int, Item]] = []
     problems: list[str] = []
     seen: list[tuple[str, str]] = []
