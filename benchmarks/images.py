@@ -59,7 +59,7 @@ def check_images(
 
 def look_at(data: bytes, name: str) -> tuple[MediaType, int, int]:
     """Media type, width and height of an image's bytes, after decoding it whole. Raises DataError."""
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     if len(data) > MAX_BYTES:
         raise DataError(f"image {name!r} has {len(data)} bytes; expected at most {MAX_BYTES}")
@@ -77,6 +77,8 @@ def look_at(data: bytes, name: str) -> tuple[MediaType, int, int]:
                 image.load()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise DataError(f"image {name!r} unfolds to more than {MAX_PIXELS} pixels") from error
+    except UnidentifiedImageError as error:
+        raise DataError(f"image {name!r} cannot be read as PNG or JPEG (its start is neither's); convert it") from error
     except (OSError, ValueError, SyntaxError, Warning, MemoryError) as error:
         raise DataError(f"image {name!r} cannot be read as PNG or JPEG ({error}); convert it") from error
     return media_type, width, height

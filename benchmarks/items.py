@@ -161,8 +161,11 @@ def _read(path: Path) -> tuple[list[tuple[int, Item]], list[str]]:
     """The good items with their line numbers, and every problem."""
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read items {path}: {error}") from error
+    except OSError as error:
+        raise DataError(f"cannot read items {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        bad = error.object[: error.start].count(b"\n") + 1
+        raise DataError(f"items {path} line {bad} is not UTF-8 text; save the file as UTF-8") from error
     rows: list[tuple[int, Item]] = []
     problems: list[str] = []
     seen: list[tuple[str, str]] = []

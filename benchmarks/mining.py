@@ -45,6 +45,7 @@ class Mining(Work):
         for run, judge in zip(judge_runs, judges, strict=True):
             if judge.run.case_file_sha256 != first.case_file_sha256:
                 raise ArchiveError(f"{run} judges other items than {judge_runs[0]}; mine one item set at a time")
+        _check_once(judge_runs, judges)
         self.items = judges[0].items
         self.wrong = [wrong for judge in judges for wrong in _low_scored(judge)]
         record = started(
@@ -147,6 +148,16 @@ def rescore_mining(folder: Path) -> dict[str, Any]:
         "trace.jsonl": [trace.model_dump(mode="json") for trace in traces],
     }
     return write_scores(folder, summary, tables)
+
+
+def _check_once(judge_runs: Sequence[Path], judges: Sequence[Archived]) -> None:
+    """Responses that are given twice would count as errors that were made twice. Raises ArchiveError."""
+    seen: dict[tuple[str, ...], Path] = {}
+    for folder, judge in zip(judge_runs, judges, strict=True):
+        key = (judge.run.data["responses"], *sorted({response.run for response in judge.responses.values()}))
+        if key in seen:
+            raise ArchiveError(f"{folder} judges the same responses as {seen[key]}; give one judge run for each model")
+        seen[key] = folder
 
 
 def _low_scored(judge: Archived) -> list[WrongResponse]:

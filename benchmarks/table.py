@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.rubrics import RUBRICS
-from loops.table import interval, usage_cells
+from loops.table import interval, print_whole, usage_cells
 from loops.trace import printable
 
 Row = tuple[str, ...]
@@ -170,7 +170,7 @@ def _table(console: Console, columns: Sequence[str], rows: Iterator[Row] | Seque
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    console.print(table)
+    print_whole(console, table)
 
 
 def _say(console: Console, line: str, *, bold: bool = False) -> None:

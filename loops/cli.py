@@ -66,6 +66,8 @@ Where = Annotated[ExecutorName, typer.Option(help="Where the work is done: in th
 Address = Annotated[
     str | None, typer.Option(help="The Ray cluster as HOST:PORT; RAY_ADDRESS, or this machine, by default.")
 ]
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended."""
 SHIPPED_CASES = Path(__file__).resolve().parent.parent / "cases"
 
 
@@ -381,6 +383,10 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # a terminal that cannot show a character still gets the rest
     try:
         app()
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:
+            stop("interrupted; nothing that was answered is lost: a run goes on with --resume", INTERRUPTED)
+        raise
     except (OSError, RecursionError, MemoryError) as error:
         stop(f"{type(error).__name__}: {error}", 2)
     except Exception as error:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from loops.table import USAGE_COLUMNS, interval, usage_cells
+from loops.table import USAGE_COLUMNS, interval, print_whole, usage_cells
 from loops.trace import printable
 
 RUN_COLUMNS = ("run", "initial", "reviewed", "revised", "gain [95 %]", "missing", "unparsed", "refused", "truncated")
@@ -26,13 +26,13 @@ def print_comparison(console: Console, found: Mapping[str, Any]) -> None:
         runs = _table((*RUN_COLUMNS, *(USAGE_COLUMNS if metered else ())))
         for run in pilot["runs"]:
             _add(runs, (*_run(run), *(usage_cells(run["usage"]) if metered else ())))
-        console.print(runs)
+        print_whole(console, runs)
         for pair in pilot["pairs"]:
             console.print(Text(printable(f"\nfirst {pair['first']}, second {pair['second']}"), style="bold"))
             pairs = _table(PAIR_COLUMNS)
             for line in _pair(pair):
                 _add(pairs, line)
-            console.print(pairs)
+            print_whole(console, pairs)
     if found["static"] is not None:
         print_beside(console, found["static"])
     console.print(
@@ -49,7 +49,7 @@ def print_beside(console: Console, found: Mapping[str, Any]) -> None:
     for row in found["rows"]:
         gain = "n/a" if row["gain"] is None else f"{100 * row['gain']:+.1f}"
         _add(table, (row["model"], interval(row["static"]), gain))
-    console.print(table)
+    print_whole(console, table)
     for line in beside_lines(found):
         console.print(Text(printable(line)))
 

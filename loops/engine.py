@@ -146,9 +146,11 @@ def make_all(
         try:
             asyncio.run(_work_through(works, cells, meter or Meter(limits), limits.wall_time_s, concurrency, progress))
         except BaseException as error:
+            stopped = isinstance(error, KeyboardInterrupt)
+            reason = "interrupted" if stopped else str(error) or type(error).__name__
             for work in works:
                 with contextlib.suppress(ArchiveError):  # a full disk: the first error says more
-                    work.close(str(error) or type(error).__name__)
+                    work.close(reason)
             raise
         for work in works:
             work.close(work.reason)

@@ -253,7 +253,8 @@ def _where(state: LoopState) -> dict[str, Any]:
 
 
 def _fault(asked: Asked) -> str:
-    return asked.reply.status if asked.reply.status in TRANSPORT_FAULTS else ""
+    reply = asked.reply
+    return f"{reply.status}: {reply.error}".removesuffix(": ") if reply.status in TRANSPORT_FAULTS else ""
 
 
 def _usable(parsed: Parsed) -> bool:

@@ -30,9 +30,17 @@ def print_summary(console: Console, summary: Mapping[str, Any]) -> None:
         table.add_column(column, justify="left" if not column else "right", no_wrap=True)
     for row in table_lines(summary):
         table.add_row(*(Text(printable(cell)) for cell in row))  # Text: names in brackets are shown, not styled
-    console.print(table)
+    print_whole(console, table)
     for line in notes(summary):
         console.print(Text(printable(line)))
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """Print a table as wide as it is: a column that is cut for a narrow console loses digits, or the whole number."""
+    shown = console.width
+    console.width = max(shown, table.__rich_measure__(console, console.options.update(max_width=100_000)).maximum)
+    console.print(table)
+    console.width = shown
 
 
 def print_overview(console: Console, summaries: Sequence[Mapping[str, Any]]) -> None:
@@ -48,7 +56,7 @@ def print_overview(console: Console, summaries: Sequence[Mapping[str, Any]]) -> 
         cells = f"{summary['n_cells_scored']}/{summary['n_cells']}"
         line = (name, cells, *right, missing, *usage_cells(summary["calls"]))
         table.add_row(*(Text(printable(cell)) for cell in line))
-    console.print(table)
+    print_whole(console, table)
 
 
 def _percent(value: float | None) -> str:

@@ -17,6 +17,9 @@ from numpy.typing import ArrayLike
 from evidence.errors import ConfigError
 from scoring.clusters import Clusters, cluster_sums
 
+MOST = 1e12
+"""No experiment has more readouts a case, or cases; such numbers are mistakes, and floats run out of range beyond."""
+
 
 class SampleSize(NamedTuple):
     """The number of cases, and what it follows from: independent pairs and the design effect.
@@ -42,6 +45,8 @@ def cases_needed(
     for name, value in (("gain", gain), ("alpha", alpha), ("power", power)):
         if not 0 < value < 1:
             raise ConfigError(f"{name}: expected a number between 0 and 1, got {value:g}")
+    if power <= alpha:
+        raise ConfigError(f"power: expected more than alpha ({alpha:g}), the chance without any gain, got {power:g}")
     if not gain <= discordance <= 1:
         raise ConfigError(
             f"discordance: expected a share from the gain ({gain:g}) to 1, got {discordance:g}; readouts that get "
@@ -49,13 +54,15 @@ def cases_needed(
         )
     if not 0 <= icc <= 1:
         raise ConfigError(f"icc: expected a number from 0 to 1, got {icc:g}")
-    if not (math.isfinite(readouts_per_case) and readouts_per_case >= 1):
-        raise ConfigError(f"readouts per case: expected at least 1, got {readouts_per_case:g}")
+    if not 1 <= readouts_per_case <= MOST:
+        raise ConfigError(f"readouts per case: expected at least 1 and at most {MOST:g}, got {readouts_per_case:g}")
     z = NormalDist().inv_cdf
-    spread = z(1 - alpha / 2) * math.sqrt(discordance) + z(power) * math.sqrt(discordance - gain**2)
-    pairs = spread**2 / gain**2
+    spread = -z(alpha / 2) * math.sqrt(discordance) + z(power) * math.sqrt(discordance - gain**2)
+    if spread / gain > math.sqrt(MOST):
+        raise ConfigError(f"gain: {gain:g} needs more than {MOST:g} independent pairs; expected a larger one")
+    pairs = (spread / gain) ** 2
     effect = 1 + (readouts_per_case - 1) * icc
-    fewest = math.ceil(math.log2(2 / alpha))
+    fewest = math.ceil(1 - math.log2(alpha))
     cases = max(math.ceil(pairs * effect / readouts_per_case - 1e-9), fewest)
     return SampleSize(cases, math.ceil(cases * readouts_per_case), math.ceil(pairs), effect, fewest)
 

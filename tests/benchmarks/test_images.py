@@ -81,5 +81,5 @@ def test_a_cut_file_and_another_format_are_refused():
         look_at(png(200, 200)[:-40], "cut.png")
     stream = io.BytesIO()
     Image.new("RGB", (4, 4)).save(stream, format="BMP")
-    with pytest.raises(DataError, match="convert it"):
+    with pytest.raises(DataError, match="'old.bmp' cannot be read as PNG or JPEG .its start is neither's.; convert it"):
         look_at(stream.getvalue(), "old.bmp")

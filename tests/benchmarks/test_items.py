@@ -49,3 +49,10 @@ def test_an_empty_file_is_refused(tmp_path):
     path.write_text("\n")
     with pytest.raises(DataError, match="no item"):
         load_items(path)
+
+
+def test_a_file_that_is_not_utf8_names_the_line(tmp_path):
+    path = tmp_path / "items.jsonl"
+    path.write_bytes(b'\n{"id": "q\xe9"}\n')
+    with pytest.raises(DataError, match="line 2 is not UTF-8 text"):
+        load_items(path)

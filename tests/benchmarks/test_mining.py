@@ -124,3 +124,12 @@ def test_runs_on_other_items_are_not_mixed(judged, tmp_path):
     runs = [judged("a"), judged("b", caption="another caption")]
     with pytest.raises(ArchiveError, match="judges other items"):
         go(tmp_path, runs)
+
+
+def test_the_same_responses_given_twice_are_refused(judged, tmp_path):
+    run = judged("a")
+    shutil.copytree(run, tmp_path / "copy")
+    for again in (run, tmp_path / "copy"):
+        with pytest.raises(ArchiveError, match="judges the same responses as"):
+            go(tmp_path, [run, again])
+    assert not (tmp_path / "mined").exists()

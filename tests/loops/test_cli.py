@@ -186,3 +186,19 @@ def test_compare_what_if_and_power(make_config, tmp_path: Path) -> None:
     assert vcloop("rescore", str(results / "a"), "--adapter-option", "x=1").returncode == 2
     planned = vcloop("power", "--gain", "0.1", "--from", str(results / "a"))
     assert "find a gain of 10 points" in planned.stdout
+
+
+def test_ctrl_c_says_that_the_run_goes_on_with_resume(make_config, monkeypatch, capsys, tmp_path: Path) -> None:
+    async def interrupted(self, request, blobs, *, repeat):
+        raise KeyboardInterrupt
+
+    path = make_config(modalities=["table"])
+    monkeypatch.setattr("interpreters.rules.RulesInterpreter.ask", interrupted)
+    monkeypatch.setattr(sys, "argv", ["vcloop", "run", str(path), "--results", str(tmp_path), "--name", "stopped"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130
+    assert "interrupted" in (said := capsys.readouterr().err)
+    assert "--resume" in said
+    record = json.loads((tmp_path / "stopped/run.json").read_text())
+    assert (record["status"], record["reason"]) == ("incomplete", "interrupted")

@@ -26,6 +26,26 @@ def test_more_is_needed_for_less():
     assert (large.cases, large.fewest) == (6, 6), "five clusters cannot give p < 0.05 by flipping signs"
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"gain": 1e-300}, "gain: 1e-300 needs more than 1e\\+12 independent pairs"),
+        ({"readouts_per_case": 1e308}, "readouts per case: expected at least 1 and at most"),
+        ({"readouts_per_case": float("inf")}, "readouts per case: expected at least 1 and at most"),
+        ({"power": 0.01}, "power: expected more than alpha \\(0.05\\)"),
+    ],
+)
+def test_numbers_out_of_any_range_are_refused_in_words(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        cases_needed(**{"gain": 0.1, "discordance": 0.4, "readouts_per_case": 4.0, "icc": 0.2, **changes})
+
+
+def test_a_level_too_small_to_be_taken_from_one():
+    """1 - alpha / 2 is 1.0 in floats; (38.287 x 0.54772 + 0.84162 x 0.53852)^2 / 0.01 pairs."""
+    got = cases_needed(gain=0.1, discordance=0.3, readouts_per_case=1, icc=0.0, alpha=1e-320)
+    assert got.pairs == 45_899
+
+
 def differences(rng, cases: int, m: int, *, gain: float, discordance: float, icc: float):
     """Differences -1, 0, 1 in cases. A readout copies its case with probability sqrt(icc): any two correlate by icc."""
     p = [(discordance - gain) / 2, 1 - discordance, (discordance + gain) / 2]
