@@ -321,8 +321,8 @@ ReplyStatus = Literal[
 class Usage(Value):
     """Tokens of one reply, as the server counted them; None where it did not say."""
 
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: int | None = Field(default=None, ge=0, lt=2**53)
+    completion_tokens: int | None = Field(default=None, ge=0, lt=2**53)
 
 
 class Reply(Value):

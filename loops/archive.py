@@ -40,8 +40,10 @@ from interpreters.canonical import Written
 from loops.index import LineIndex, LineReader, Place, canonical_line
 
 FORMAT = 1
-TRANSPORT_FAULTS = frozenset({"timeout", "connection", "rate_limited", "server_error", "quota", "bad_request"})
-"""Statuses of attempts that brought no reply: a resumed run makes them again."""
+TRANSPORT_FAULTS = frozenset(
+    {"timeout", "connection", "rate_limited", "server_error", "malformed", "quota", "bad_request"}
+)
+"""Statuses of attempts that brought no reply of a model: a resumed run makes them again."""
 
 
 class Opened(Value):

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from evidence.checks import check_truth
 from evidence.contracts import Adapter, AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
-from evidence.errors import ArchiveError, ContractError
+from evidence.errors import ArchiveError, ConfigError, ContractError
 from evidence.journal import CallRecord, call_of
 from evidence.registry import ADAPTERS
+from evidence.strict_yaml import parse_value
 from interpreters.reply import parse_reply
 from loops.archive import Closed, Observed, Opened, RunRecord, Selected, Stepped, event_of, read_blob
 from loops.config import RunConfig, build
@@ -51,9 +52,9 @@ class Cell(NamedTuple):
 def archived_config(run: RunRecord, folder: Path) -> RunConfig:
     """The resolved config of a run. Raises ArchiveError where this version cannot read it."""
     try:
-        return RunConfig.model_validate_json(json.dumps(run.config))
-    except ValueError as error:
-        raise ArchiveError(f"{folder / 'run.json'}: the archived config cannot be read: {error}") from error
+        return parse_value(json.dumps(run.config), RunConfig, where=f"{folder / 'run.json'}: config", as_json=True)
+    except ConfigError as error:
+        raise ArchiveError(str(error)) from error
 
 
 @dataclass
@@ -237,6 +238,9 @@ class _Shared:
         for readout, answer in zip(self.opened.case.readouts, step.answers, strict=True):
             if answer.label is not None and answer.label not in readout.labels:
                 raise ArchiveError(f"step {step.step}: {answer.label!r} is no option of {readout.id!r}")
+            stated = () if answer.confidence is None else (answer.confidence,)
+            if not all(0 <= p <= 1 for p in (*stated, *(answer.probabilities or ()))):
+                raise ArchiveError(f"step {step.step}: a probability of {readout.id!r} is not from 0 to 1")
 
     def way(self, measured: tuple[str, ...]) -> _Way:
         """What measuring these, in this order, gives in every repeat."""

@@ -123,8 +123,9 @@ def sweep(
         typer.echo(f"runs: {results / plan.name} (vcloop show RUN prints the whole table of one)")
     unfinished = [o for o in outcomes if o.record.status != "finished"]
     if unfinished:
-        first = unfinished[0].record
-        stop(f"{len(unfinished)} of {len(jobs)} runs are incomplete; {first.name}: {first.reason}", 1)
+        reasons = "".join(f"\n{o.record.name}: {o.record.reason}" for o in unfinished[:10])
+        more = f"\nand {len(unfinished) - 10} more" if len(unfinished) > 10 else ""
+        stop(f"{len(unfinished)} of {len(jobs)} runs are incomplete; --resume continues them{reasons}{more}", 1)
 
 
 @app.command()

@@ -24,8 +24,9 @@ from loops.choice import Choices, Chosen
 from loops.columns import Columns
 from loops.config import RunConfig
 from loops.gain import gain_block
+from loops.index import Place
 from loops.lines import ReadoutLines
-from loops.usage import CALLS_OF, Totals
+from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
 
@@ -86,12 +87,12 @@ class Scoring:
         self._outcomes: Counter[str] = Counter()
         self._totals: dict[str, Totals] = {}
         self._refused = 0
-        self._n = 0
+        self._done: set[Place] = set()
 
     def add(self, cell: Cell) -> Chosen | None:
         """Add a cell. How its first measurement was chosen, where there is a simulator."""
         self.columns.add(cell)
-        self._n += 1
+        self._done.add(Place(cell.case.id, cell.repeat))
         self._outcomes[cell.outcome] += 1
         self._refused += cell.refused
         for step in cell.steps:
@@ -119,14 +120,15 @@ class Scoring:
             "repeats": config.repeats,
             "n_cases": len(run.cases),
             "n_cells": expected,
-            "n_cells_scored": self._n,
-            "n_cells_open": expected - self._n,
+            "n_cells_scored": len(self._done),
+            "n_cells_open": expected - len(self._done),
             "damaged_lines": self.cells.damaged,
             "damaged_call_lines": self.cells.damaged_calls,
             "outcomes": dict(sorted(self._outcomes.items())),
             "calls": {
                 **self._sum(tuple(self._totals)).calls(config.interpreter.prices),
                 "refused_selections": self._refused,
+                "in_open_cells": self._open_usage(expected),
             },
             "rows": [],
             "changes": {},
@@ -134,7 +136,7 @@ class Scoring:
             "calibration": {},
             "class_balance": {},
         }
-        if self._n:
+        if self._done:
             queried = columns.was_queried()
             groups = {"all": np.ones_like(queried), "queried": queried, "unqueried": ~queried}
             by_group = {group: columns.marks(where) for group, where in groups.items()}
@@ -152,6 +154,12 @@ class Scoring:
             summary["class_balance"] = {label: columns.balance[label] for label in columns.labels}
         summary["choice"] = self._choices.summary()
         return Scored(summary, columns)
+
+    def _open_usage(self, expected: int) -> dict[str, Any] | None:
+        """What was spent on cells that are not finished; None where all are."""
+        if len(self._done) == expected:
+            return None
+        return open_usage(self.cells.folder / "calls.jsonl", self._done, self.config.interpreter.prices)
 
     def _sum(self, steps: Iterable[str]) -> Totals:
         total = Totals()

@@ -49,7 +49,11 @@ def load_sweep(path: Path, *, shipped: Path, results: Path) -> tuple[SweepConfig
             where = f"sweep {path}: {name}"
             plain = {**config.model_dump(mode="json"), **changes, "name": name}
             one = parse_value(canonical_json(plain), RunConfig, where=where, as_json=True)
-            jobs.append(Job(load_config(str(base), shipped=shipped, instead=one), results / sweep.name / name))
+            try:
+                loaded = load_config(str(base), shipped=shipped, instead=one)
+            except ConfigError as error:
+                raise ConfigError(f"{where}: {error}") from error
+            jobs.append(Job(loaded, results / sweep.name / name))
     names = [job.folder.name for job in jobs]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -54,7 +54,7 @@ def print_overview(console: Console, summaries: Sequence[Mapping[str, Any]]) -> 
         missing = str(rows["revised"]["n_missing"]) if "revised" in rows else ""
         name = f"{summary['run']}{' (SYNTHETIC)' if summary['synthetic'] else ''}"
         cells = f"{summary['n_cells_scored']}/{summary['n_cells']}"
-        line = (name, cells, *right, missing, *usage_cells(summary["calls"]))
+        line = (name, cells, *right, missing, *usage_cells(_all_usage(summary["calls"])))
         table.add_row(*(Text(printable(cell)) for cell in line))
     print_whole(console, table)
 
@@ -109,6 +109,16 @@ def usage_cells(usage: Mapping[str, Any] | None) -> tuple[str, str, str]:
     return counts[0], counts[1], cost
 
 
+def _all_usage(calls: Mapping[str, Any]) -> dict[str, Any]:
+    """What all calls of a run used, those of its open cells too."""
+    more = calls["in_open_cells"] or {}
+    sums = {}
+    for key in ("prompt_tokens", "completion_tokens", "cost"):
+        known = [part[key] for part in (calls, more) if part.get(key) is not None]
+        sums[key] = sum(known) if known else None
+    return {**calls, **sums}
+
+
 def _line(name: str, scores: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         name,
@@ -159,6 +169,13 @@ def notes(summary: Mapping[str, Any]) -> Iterator[str]:
         tokens_in, tokens_out, cost = usage_cells(calls)
         unmetered = f", {calls['unmetered']} replies came without usage" if calls["unmetered"] else ""
         yield f"tokens: {tokens_in} in, {tokens_out} out; cost {cost}{unmetered}"
+    more = calls["in_open_cells"]
+    if more is not None:
+        tokens_in, tokens_out, cost = usage_cells({**calls, **more})
+        yield (
+            f"in cells that are not finished: {more['n_attempts']} attempts, tokens {tokens_in} in, {tokens_out} out; "
+            f"cost {cost}"
+        )
     if summary["damaged_lines"]:
         listed = ", ".join(map(str, summary["damaged_lines"]))
         yield f"{len(summary['damaged_lines'])} damaged line(s) in events.jsonl: {listed}"

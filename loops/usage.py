@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from evidence.contracts import Usage
+from evidence.journal import call_of
 from loops.archive import Stepped
 from loops.config import Prices
+from loops.index import LineIndex, Place
 from loops.limits import cost_of
 
 CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("select", "revise")}
@@ -28,7 +31,11 @@ class Totals:
         """Add a call."""
         self._ended[step.status, step.attempts] += 1
         self._unmetered += step.unmetered
-        used, prompt, completion = self._used, step.usage.prompt_tokens, step.usage.completion_tokens
+        self.take(step.usage)
+
+    def take(self, usage: Usage) -> None:
+        """Add tokens alone."""
+        used, prompt, completion = self._used, usage.prompt_tokens, usage.completion_tokens
         if prompt is not None:
             used["prompt"] += prompt
         if completion is not None:
@@ -77,6 +84,22 @@ class Totals:
             "cost": None if cost is None else float(round(Decimal(0) + cost, 9)),
             "currency": None if prices is None else prices.currency,
         }
+
+
+def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> dict[str, Any]:
+    """What the attempts of cells that are not done used, from calls.jsonl. A damaged line is in no sum."""
+    totals, n = Totals(), 0
+    index = LineIndex(calls, None)
+    with index.open() as reader:
+        for place in index.places():
+            if place not in done:
+                for number, line in reader.lines(place):
+                    call = call_of(line, calls, number, [])
+                    if call is not None:
+                        n += 1
+                        totals.take(call.reply.usage)
+    used = totals.usage(prices)
+    return {"n_attempts": n, **{key: used[key] for key in ("prompt_tokens", "completion_tokens", "cost")}}
 
 
 def calls_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:

@@ -118,8 +118,9 @@ def normal_class_probabilities(mean: ArrayLike, sd: ArrayLike, threshold: ArrayL
 
     m, s, t = np.broadcast_arrays(*(np.asarray(x, dtype=float) for x in (mean, sd, threshold)))
     sure, scale = s <= 0, np.where(s > 0, s, 1.0)
-    down = np.where(sure, m < -t, ndtr((-t - m) / scale))
-    up = np.where(sure, m > t, ndtr((m - t) / scale))
+    with np.errstate(over="ignore"):  # a huge threshold is as good as infinite
+        down = np.where(sure, m < -t, ndtr((-t - m) / scale))
+        up = np.where(sure, m > t, ndtr((m - t) / scale))
     columns: Array = np.stack([down, np.clip(1.0 - down - up, 0.0, 1.0), up], axis=-1)
     return columns
 

@@ -73,6 +73,21 @@ class Flaky:
         return Reply(text=reply(measurement="HSP70" if request.menu else None))
 
 
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e: e["answers"][0].update(confidence=1.7), "a probability of 'HSP70' is not from 0 to 1"),
+        (lambda e: e["usage"].update(prompt_tokens=-5), "prompt_tokens"),
+    ],
+)
+def test_an_edited_number_is_refused_with_its_place(make_config, tmp_path: Path, change, words: str) -> None:
+    run(load(make_config()), tmp_path / "run")
+    edit(tmp_path / "run", "stepped", change)
+    with pytest.raises(ArchiveError, match=words) as caught:
+        rescore(tmp_path / "run")
+    assert "events.jsonl" in str(caught.value)
+
+
 def test_a_reply_that_needed_a_retry_is_not_paid_twice(make_config, tmp_path: Path) -> None:
     path = make_config()
     loaded, flaky = load(path), Flaky()

@@ -161,6 +161,30 @@ class TestRuns:
             assert "limits.cost: 66 of 60 is spent" in stopped.record.reason
             assert len(read_calls(tmp_path / "run").records) == 3
 
+    def test_what_open_cells_used_is_told(self, make_config, tmp_path: Path) -> None:
+        prices = {"prices": {"prompt": 1_000_000, "completion": 2_000_000}}
+        with FakeServer(good) as server:
+            outcome = run(self.load(make_config, server, model=prices, limits={"calls": 4}), tmp_path / "run")
+            calls = outcome.summary["calls"]
+            assert (calls["n"], calls["cost"]) == (3, 66.0)
+            assert calls["in_open_cells"] == {
+                "n_attempts": 1,
+                "prompt_tokens": 12,
+                "completion_tokens": 5,
+                "cost": 22.0,
+            }
+            more = self.load(make_config, server, model=prices)
+            assert run(more, tmp_path / "run", resume=True).summary["calls"]["in_open_cells"] is None
+
+    def test_a_server_that_never_sends_a_completion_leaves_an_open_run(self, make_config, tmp_path: Path) -> None:
+        with FakeServer(lambda request: Served(b"<html>login</html>")) as server:
+            outcome = run(self.load(make_config, server), tmp_path / "run")
+        assert outcome.record.status == "incomplete"
+        assert "malformed" in outcome.record.reason
+        assert outcome.summary["n_cells_open"] == 4
+        assert outcome.summary["calls"]["in_open_cells"]["n_attempts"] == 12
+        assert outcome.summary["calls"]["in_open_cells"]["cost"] is None
+
     def test_a_limit_of_cost_needs_prices(self, make_config, tmp_path: Path) -> None:
         with FakeServer(good) as server:
             loaded = self.load(make_config, server, limits={"cost": 1})
