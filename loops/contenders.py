@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 from evidence.errors import ConfigError, did_you_mean
 from loops.archive import Opened, RunRecord, read_run
-from loops.cells import Cells, RunEvents, archived_config
+from loops.cells import Cells, archived_config
 from loops.config import RunConfig
 from loops.rescore import Scored, Scoring, score_cells
+from loops.run_events import RunEvents
 
 MAY_VARY = ("simulator", "adapter", "policy", "modalities", "budget", "review", "repairs")
 """What decides what models are shown and asked. Runs that differ in it are compared only if that is asked for."""

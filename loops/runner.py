@@ -11,7 +11,6 @@ from evidence.values import canonical_json
 from interpreters.secrets import collect_secrets
 from loops.archive import Archive, Opened
 from loops.caller import Caller
-from loops.cells import open_cells
 from loops.config import Limits, Loaded
 from loops.engine import Cell, Outcome, Progress, Work, make, make_all
 from loops.limits import Meter
@@ -19,6 +18,7 @@ from loops.nodes import Steps
 from loops.prepare import Prepared, Ready, affordable, prepare
 from loops.records import run_record
 from loops.rescore import rescore
+from loops.run_events import open_cells
 
 
 class Job(NamedTuple):

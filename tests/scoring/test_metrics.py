@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from scoring.clusters import cluster_accuracy, cluster_mean
-from scoring.intervals import Draws, score
+from scoring.intervals import Draws, draw_cases, score
 from scoring.metrics import Marks, rounded
 
 
@@ -103,3 +103,13 @@ def test_one_case_has_no_interval():
     got = score(marks([0, 1], [0, 0], [0.1, 0.2], cluster=[0, 0]), 3, Draws(1, 0))()
     assert got["accuracy"] == {"value": 0.5, "low": None, "high": None}
     assert got["mae"] == {"value": 0.15, "low": None, "high": None}
+
+
+def test_sums_are_those_of_the_matrix_of_draws():
+    columns = np.random.default_rng(3).integers(0, 9, size=(37, 2))
+    draws = Draws(37, 5, draws=123)
+    first, second, again = (draws.add(columns[:, c]) for c in (0, 1, 0))
+    assert again == first, "the same numbers are drawn once"
+    assert (draws.sums(second, first) == draw_cases(37, 5, draws=123) @ columns[:, ::-1]).all()
+    with pytest.raises(RuntimeError, match="before the first sum"):
+        draws.add(columns[:, 0])

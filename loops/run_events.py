@@ -1,0 +1,104 @@
+"""The events of a run, place by place: what was written of a case when it was opened, and of each of its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evidence.errors import ArchiveError
+from loops.archive import Closed, Observed, Opened, RunRecord, Selected, Stepped, event_of
+from loops.config import RunConfig
+from loops.index import LineIndex, LineReader, Place
+
+
+@dataclass
+class Parts:
+    """The events of one case in one repeat; where a resumed run wrote a step again, the last one counts."""
+
+    steps: dict[tuple[str, int], Stepped] = field(default_factory=dict)
+    selected: dict[int, Selected] = field(default_factory=dict)
+    observed: dict[int, Observed] = field(default_factory=dict)
+    closed: Closed | None = None
+
+    def add(self, event: Stepped | Selected | Observed | Closed) -> None:
+        """Take up one event."""
+        match event:
+            case Stepped():
+                self.steps[event.step, event.turn] = event
+            case Selected():
+                self.selected[event.turn] = event
+            case Observed():
+                self.observed[event.turn] = event
+            case Closed():
+                self.closed = event
+
+    def whole(self, review: bool) -> bool:
+        """Whether the case is closed and no line of it was lost: a closed case that is not whole is run again."""
+        if self.closed is None or ("predict", 0) not in self.steps:
+            return False
+        if self.closed.outcome == "predict failed":
+            return True
+        turns = range(len(self.closed.measured))
+        made = tuple(self.observed[t].observation.measurement for t in turns if t in self.observed)
+        chosen = tuple(self.selected[t].measurement for t in turns if t in self.selected)
+        revised = all(("revise", t) in self.steps for t in turns)
+        ended = self.closed.outcome in ("complete", "revise failed") or len(turns) in self.selected
+        reviewed = not review or ("review", 0) in self.steps
+        return revised and ended and reviewed and made == chosen == self.closed.measured
+
+
+class RunEvents:
+    """The events of a run, read place by place. `damaged` has the numbers of the damaged lines that were come upon.
+
+    Raises ArchiveError for lines of a case the run does not have, and, as they are read, for lines that are no events.
+    """
+
+    def __init__(self, folder: Path, run: RunRecord):
+        self.index = LineIndex(folder / "events.jsonl", run.cases)
+        self._found: set[int] = set(self.index.damaged)
+
+    @property
+    def damaged(self) -> list[int]:
+        """The numbers of damaged lines, from the first to the last."""
+        return sorted(self._found)
+
+    def opened(self, reader: LineReader, case: str) -> Opened | None:
+        """The case as it was opened; the last line counts."""
+        opened = None
+        for event in self._events(reader, Place(case, None)):
+            if isinstance(event, Opened):
+                opened = event
+        return opened
+
+    def parts(self, reader: LineReader, place: Place) -> Parts:
+        """What the run wrote of one case and repeat."""
+        parts = Parts()
+        for event in self._events(reader, place):
+            assert not isinstance(event, Opened)  # noqa: S101 - its place has no repeat
+            parts.add(event)
+        return parts
+
+    def _events(self, reader: LineReader, place: Place) -> Iterator[Opened | Stepped | Selected | Observed | Closed]:
+        for number, line in reader.lines(place):
+            damaged: list[int] = []
+            event = event_of(line, self.index.path, number, damaged)
+            if event is None:
+                self._found.update(damaged)
+                continue
+            named = (event.case.id, None) if isinstance(event, Opened) else (event.case, event.repeat)
+            if named != place:
+                raise ArchiveError(f"{self.index.path} line {number} names two cases: {place} and {named}")
+            yield event
+
+
+def open_cells(folder: Path, run: RunRecord, config: RunConfig) -> list[tuple[str, int]]:
+    """The cells that are still to be made, in the order of the case file. Raises ArchiveError."""
+    events = RunEvents(folder, run)
+    places = (Place(case, repeat) for case in run.cases for repeat in range(config.repeats))
+    with events.index.open() as reader:
+        return [
+            (place.case, repeat)
+            for repeat, place in ((place.repeat, place) for place in places)
+            if repeat is not None and not events.parts(reader, place).whole(config.review)
+        ]
