@@ -45,6 +45,7 @@ def test_a_run_with_images(make_config, tmp_path: Path) -> None:
         "unmetered": 0,
         "cost": None,
         "currency": None,
+        "in_open_cells": None,
     }
     bodies = [call.body for call in server.received]
     images = [p for b in bodies for m in b["messages"] if isinstance(m["content"], list) for p in m["content"]]
