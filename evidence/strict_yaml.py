@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from evidence.errors import ConfigError, did_you_mean
 from evidence.values import Value
 
-_SECRET = re.compile(r"key|token|secret|password", re.IGNORECASE)
+_SECRET = re.compile(r"key|token(?!s|_parameter)|secret|password", re.IGNORECASE)
 V = TypeVar("V", bound=Value)
 Place = tuple[str | int, ...]
 MAX_BYTES = 50_000_000

@@ -140,13 +140,14 @@ class OpenAIInterpreter:
         """
         client = self._connected()
         messages = chat_messages(request, blobs, max_figure_bytes=self.options.max_figure_bytes)
-        if self._settled:
-            return await self._ask(client, messages, request, repeat)
-        async with self._alone:
-            try:
-                return await self._ask(client, messages, request, repeat)
-            finally:
-                self._settled = True
+        if not self._settled:
+            async with self._alone:
+                if not self._settled:  # else another call went first while this one waited
+                    try:
+                        return await self._ask(client, messages, request, repeat)
+                    finally:
+                        self._settled = True
+        return await self._ask(client, messages, request, repeat)
 
     def taken_up(self, request: Request, reply: Reply) -> None:
         """Learn from an archived reply in which form this server was asked before a resume."""

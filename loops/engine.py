@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -144,7 +145,10 @@ def make_all(
             cells += [(work, cell) for cell in own]
         progress.prepared(len(cells))
         try:
-            asyncio.run(_work_through(works, cells, meter or Meter(limits), limits.wall_time_s, concurrency, progress))
+            with rare_collection():
+                asyncio.run(
+                    _work_through(works, cells, meter or Meter(limits), limits.wall_time_s, concurrency, progress)
+                )
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
             reason = "interrupted" if stopped else str(error) or type(error).__name__
@@ -250,15 +254,27 @@ def _caller(work: Work, endpoint: Endpoint, meter: Meter, progress: Progress) ->
     )
 
 
+@contextlib.contextmanager
+def rare_collection() -> Iterator[None]:
+    """Look for garbage in cycles less often: the thousands of objects that wait for replies are none."""
+    before = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def _check_prices(works: Sequence[Work], limits: Limits) -> None:
     """A limit of cost needs the price of every model, in one currency."""
     if limits.cost is None:
         return
-    prices = {work.config.name: work.config.interpreter.prices for work in works}
+    metered = [work for work in works if getattr(work.interpreter, "metered", True)]
+    prices = {work.config.name: work.config.interpreter.prices for work in metered}
     free = sorted(name for name, price in prices.items() if price is None)
     if free:
         raise ConfigError(
-            f"limits.cost needs interpreter.prices (prompt and completion, per million tokens) in {free[0]!r}"
+            "limits.cost needs interpreter.prices (prompt and completion, per million tokens) in " + ", ".join(free)
         )
     currencies = sorted({price.currency for price in prices.values() if price is not None})
     if len(currencies) > 1:

@@ -6,6 +6,7 @@ a step gives is archived when it happens.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict, cast
 
@@ -14,6 +15,7 @@ from evidence.contracts import (
     Evidence,
     EvidenceSetting,
     Measurement,
+    Part,
     Prediction,
     Request,
     SelectionPolicy,
@@ -29,6 +31,9 @@ from loops.config import RunConfig
 from loops.exhibits import observation_exhibit, prediction_exhibit
 from loops.information import expected_noise, joint_posterior
 from loops.prepare import Prepared, affordable
+
+RECENT = 512
+"""For how many cases, or ways of measuring one, what was shown is kept."""
 
 
 class LoopState(TypedDict, total=False):
@@ -71,18 +76,15 @@ class Steps:
         self.archive = archive
         self.modalities = modalities
         self._talks: dict[tuple[str, int], dict[str, tuple[Request, str]]] = {}
-        self._calibrations: dict[tuple[str, ...], tuple[Prediction, ...]] = {}
+        # The repeats of a case follow each other and see the same: figures are drawn and adapters run once.
+        self._first_request = functools.lru_cache(RECENT)(self._opening)
+        self._parts_after = functools.lru_cache(RECENT)(self._observed)
+        self._calibrated_after = functools.lru_cache(RECENT)(self._calibrate)
         self._noise: dict[str, dict[str, float]] = {}
 
     async def predict(self, state: LoopState) -> LoopState:
         """Call 1: answer every readout from the initial evidence, and propose a measurement."""
-        prepared = self.cases[state["case"]]
-        shown = self.setting.evidence(prepared.case, self.modalities)
-        predicted = prediction_exhibit(prepared.case, _predictions(prepared), self.modalities)
-        own = self._own_view(prepared)
-        self._keep(shown, own, predicted)
-        parts = (*shown.parts, *own.parts, *predicted.parts)
-        asked = await self._ask(state, "predict", predict_request(prepared.case, parts))
+        asked = await self._ask(state, "predict", self._first_request(state["case"]))
         return self._heard(state, asked, "predict failed")
 
     async def review(self, state: LoopState) -> LoopState:
@@ -121,19 +123,9 @@ class Steps:
 
     async def revise(self, state: LoopState) -> LoopState:
         """Call 3: answer again with the observation and the calibrated predictions."""
-        prepared = self.cases[state["case"]]
-        seen = prepared.sealed[state["measured"][-1]]
-        exhibit = observation_exhibit(
-            prepared.case,
-            Evidence(seen.observation.parts, seen.blobs),
-            [prepared.sealed[m].observation for m in state["measured"]],
-            _predictions(prepared),
-            self._calibrated(state),
-            self.modalities,
-        )
-        self._keep(exhibit)
+        shown = self._parts_after(state["case"], tuple(state["measured"]))
         menu = self._open_menu(state) if len(state["measured"]) < self.config.budget.measurements else ()
-        request = revise_request(*self._talk(state), exhibit.parts, menu)
+        request = revise_request(*self._talk(state), shown, menu)
         asked = await self._ask(state, "revise", request)
         done: LoopState = {"turn": state["turn"] + 1, "outcome": "complete"}
         heard = self._heard(state, asked, "revise failed")
@@ -153,6 +145,30 @@ class Steps:
                 )
             )
         return {}
+
+    def _opening(self, case_id: str) -> Request:
+        """The first request of a case: what the setting shows, and what the simulator predicts."""
+        prepared = self.cases[case_id]
+        shown = self.setting.evidence(prepared.case, self.modalities)
+        predicted = prediction_exhibit(prepared.case, _predictions(prepared), self.modalities)
+        own = self._own_view(prepared)
+        self._keep(shown, own, predicted)
+        return predict_request(prepared.case, (*shown.parts, *own.parts, *predicted.parts))
+
+    def _observed(self, case_id: str, measured: tuple[str, ...]) -> tuple[Part, ...]:
+        """What is shown after the last of these measurements."""
+        prepared = self.cases[case_id]
+        seen = prepared.sealed[measured[-1]]
+        exhibit = observation_exhibit(
+            prepared.case,
+            Evidence(seen.observation.parts, seen.blobs),
+            [prepared.sealed[m].observation for m in measured],
+            _predictions(prepared),
+            self._calibrated_after(case_id, measured),
+            self.modalities,
+        )
+        self._keep(exhibit)
+        return exhibit.parts
 
     def _own_view(self, prepared: Prepared) -> Evidence:
         """What a setting itself has to say of the predictions, where it has an optional method `predicted`."""
@@ -229,14 +245,13 @@ class Steps:
         return self._noise[case]
 
     def _calibrated(self, state: LoopState) -> tuple[Prediction, ...]:
-        prepared = self.cases[state["case"]]
+        return self._calibrated_after(state["case"], tuple(state["measured"]))
+
+    def _calibrate(self, case_id: str, measured: tuple[str, ...]) -> tuple[Prediction, ...]:
+        prepared = self.cases[case_id]
         if prepared.inputs is None:
             return ()
-        key = (state["case"], *state["measured"])
-        if key not in self._calibrations:  # adapters are pure, and repeats ask again
-            observations = [prepared.sealed[m].observation for m in state["measured"]]
-            self._calibrations[key] = self.adapter.calibrate(prepared.inputs, observations)
-        return self._calibrations[key]
+        return self.adapter.calibrate(prepared.inputs, [prepared.sealed[m].observation for m in measured])
 
     def _keep(self, *shown: Evidence) -> None:
         for evidence in shown:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evidence.contracts import Figure
-from evidence.errors import ArchiveError
+from evidence.errors import ArchiveError, ConfigError
 from loops.archive import read_blob, read_run
 from loops.beside import read_summary, static_beside_loop
 from loops.report.collect import Run, Tally, collect, pilots
@@ -77,7 +77,10 @@ def write_report(folders: Sequence[Path], out: Path) -> Written:
 def _beside(static: Sequence[Path], runs: Sequence[Run]) -> Mapping[str, Any] | None:
     if not static:
         return None
-    return static_beside_loop([read_summary(folder) for folder in static], [run.summary for run in runs])
+    try:
+        return static_beside_loop([read_summary(folder) for folder in static], [run.summary for run in runs])
+    except ConfigError as error:  # two runs of one model, say: the rest of the report stands
+        return {"rows": [], "reason": str(error)}
 
 
 class CaseIndex:

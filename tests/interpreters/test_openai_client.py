@@ -245,6 +245,28 @@ class TestLearnedOnce:
         assert sum(len(r.sent["adapted"]) for r in replies) == 1
         assert {r.status for r in replies} == {"ok"}
 
+    def test_only_the_first_call_goes_alone(self):
+        under_way, most = [0], [0]
+
+        def serve(body: dict) -> Served:
+            return OK._replace(delay_s=0.1)
+
+        with FakeServer(serve) as server:
+            interpreter = OpenAIInterpreter(OpenAIOptions(model="m", base_url=server.base_url))
+            sent = interpreter._send
+
+            async def counted(*args):
+                under_way[0] += 1
+                most[0] = max(most[0], under_way[0])
+                try:
+                    return await sent(*args)
+                finally:
+                    under_way[0] -= 1
+
+            interpreter._send = counted
+            self.together(server, interpreter, 20)
+        assert most[0] == 19
+
     def test_a_resumed_run_remembers_what_its_archive_says(self):
         with FakeServer(self.refuse_max_tokens) as server:
             first = OpenAIInterpreter(OpenAIOptions(model="m", base_url=server.base_url))
