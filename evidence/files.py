@@ -24,6 +24,25 @@ def write_atomic(path: Path, data: bytes, *, error: type[VcloopError] = DataErro
         file.buffer.write(data)
 
 
+def forget_unfinished(folder: Path) -> None:
+    """Remove what processes of this machine that were killed while they wrote into a folder have left there."""
+    for left in folder.glob(".*.tmp"):
+        pid = left.name.split(".")[-2]
+        if pid.isdigit() and not _running(int(pid)):
+            with contextlib.suppress(OSError):
+                left.unlink()
+
+
+def _running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 @contextlib.contextmanager
 def stream_atomic(path: Path, *, error: type[VcloopError] = DataError) -> Iterator[TextIOWrapper]:
     """Write a whole file bit by bit, or nothing: a temporary file in the same folder that takes the old one's place.

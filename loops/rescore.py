@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evidence.errors import ArchiveError
-from evidence.files import stream_atomic, write_atomic
+from evidence.files import forget_unfinished, stream_atomic, write_atomic
 from evidence.values import derive_seed
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
@@ -45,6 +45,7 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     cells = Cells(folder, run, config, reparse=reparse)
     scoring, lines = Scoring(run, config, cells), ReadoutLines()
     scores = folder / "scores"
+    forget_unfinished(scores)
     with (
         stream_atomic(scores / "readouts.jsonl", error=ArchiveError) as readouts,
         stream_atomic(scores / "cases.jsonl", error=ArchiveError) as cases,

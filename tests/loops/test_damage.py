@@ -1,7 +1,10 @@
 """What a kill, a full disk, an editor or a second process can do to an archive: nothing is lost or made up silently."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,6 +89,16 @@ def test_an_edited_number_is_refused_with_its_place(make_config, tmp_path: Path,
     with pytest.raises(ArchiveError, match=words) as caught:
         rescore(tmp_path / "run")
     assert "events.jsonl" in str(caught.value)
+
+
+def test_what_a_kill_while_scores_were_written_left_is_removed(make_config, tmp_path: Path) -> None:
+    run(load(make_config()), tmp_path / "run")
+    before = scores(tmp_path / "run")
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    (tmp_path / "run/scores" / f".readouts.jsonl.{int(ended.stdout)}.tmp").write_text("half")
+    (tmp_path / "run/scores" / f".summary.json.{os.getppid()}.tmp").write_text("another process writes")
+    rescore(tmp_path / "run")
+    assert scores(tmp_path / "run") == {**before, f".summary.json.{os.getppid()}.tmp": b"another process writes"}
 
 
 def test_a_reply_that_needed_a_retry_is_not_paid_twice(make_config, tmp_path: Path) -> None:

@@ -28,6 +28,20 @@ def report(hostile_runs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(list(hostile_runs), tmp_path_factory.mktemp("report") / "out").out
 
 
+def test_static_runs_that_cannot_be_paired_leave_the_rest_of_the_report(hostile_runs, tmp_path: Path) -> None:
+    static = tmp_path / "static"
+    shutil.copytree(hostile_runs[0], static)
+    record = json.loads((static / "run.json").read_text())
+    (static / "run.json").write_text(json.dumps({**record, "kind": "bench"}))
+    asked = {"kind": "bench", "track": "mcq", "items_sha256": "x", "run": "s", "interpreter": record["interpreter"]}
+    scores = {**asked, "accuracy": {"value": 0.5, "low": None, "high": None}}
+    (static / "scores" / "summary.json").write_text(json.dumps(scores))
+    twin = tmp_path / "again"
+    shutil.copytree(hostile_runs[0], twin)
+    page = write_report([hostile_runs[0], twin, static], tmp_path / "out").out / "index.html"
+    assert "Not shown: two loop runs of" in page.read_text()
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
