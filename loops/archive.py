@@ -325,21 +325,9 @@ def read_events(folder: Path) -> tuple[list[Event], list[int]]:
 
 def read_events_as(kind: TypeAdapter[E], folder: Path) -> tuple[list[E], list[int]]:
     """All events of a run whose events are of this kind. Raises ArchiveError."""
-    damaged: list[int] = []
-    return list(_scan_as(kind, folder, damaged)), damaged
-
-
-def scan_events(folder: Path, damaged: list[int]) -> Iterator[Event]:
-    """The events of a loop one by one, in the order written; the numbers of damaged lines go to `damaged`."""
-    return _scan_as(_EVENT, folder, damaged)
-
-
-def _scan_as(kind: TypeAdapter[E], folder: Path, damaged: list[int]) -> Iterator[E]:
-    path = folder / "events.jsonl"
-    for number, line in numbered_lines(path):
-        event = _event_of(kind, line, path, number, damaged)
-        if event is not None:
-            yield event
+    path, damaged = folder / "events.jsonl", list[int]()
+    found = (_event_of(kind, line, path, number, damaged) for number, line in numbered_lines(path))
+    return [event for event in found if event is not None], damaged
 
 
 def event_of(line: bytes, path: Path, number: int, damaged: list[int]) -> Event | None:

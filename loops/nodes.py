@@ -76,11 +76,11 @@ class Steps:
         self.archive = archive
         self.modalities = modalities
         self._talks: dict[tuple[str, int], dict[str, tuple[Request, str]]] = {}
-        # The repeats of a case follow each other and see the same: figures are drawn and adapters run once.
+        # The repeats of a case follow each other and see the same: figures are drawn, adapters and noise computed once.
         self._first_request = functools.lru_cache(RECENT)(self._opening)
         self._parts_after = functools.lru_cache(RECENT)(self._observed)
         self._calibrated_after = functools.lru_cache(RECENT)(self._calibrate)
-        self._noise: dict[str, dict[str, float]] = {}
+        self._noise = functools.lru_cache(RECENT)(self._expected_noise)
 
     async def predict(self, state: LoopState) -> LoopState:
         """Call 1: answer every readout from the initial evidence, and propose a measurement."""
@@ -235,14 +235,12 @@ class Steps:
             proposal=proposal,
             readouts=prepared.case.readouts,
             joint=joint_posterior(self.adapter, prepared.inputs, seen),
-            noise=self._expected_noise(state["case"]),
+            noise=self._noise(state["case"]),
         )
 
     def _expected_noise(self, case: str) -> dict[str, float]:
         inputs = self.cases[case].inputs
-        if case not in self._noise:  # what is known before a measurement is the same in every turn and repeat
-            self._noise[case] = {} if inputs is None else expected_noise(inputs)
-        return self._noise[case]
+        return {} if inputs is None else expected_noise(inputs)
 
     def _calibrated(self, state: LoopState) -> tuple[Prediction, ...]:
         return self._calibrated_after(state["case"], tuple(state["measured"]))

@@ -145,9 +145,9 @@ def test_a_trace_holds_the_replies_as_they_came(report: Path, hostile_runs) -> N
 
 
 def _opened(folder: Path) -> tuple:
-    from loops.archive import Opened, scan_events
+    from loops.archive import Opened, read_events
 
-    return next(e for e in scan_events(folder, []) if isinstance(e, Opened)).truth
+    return next(e for e in read_events(folder)[0] if isinstance(e, Opened)).truth
 
 
 def test_figures_are_copied_once_and_checked(report: Path, hostile_runs, tmp_path: Path) -> None:
