@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from evidence.contracts import Request
@@ -33,15 +33,19 @@ class RequestWriter:
 
     def write(self, request: Request) -> Written:
         """The canonical JSON of identity and request, with sorted keys."""
+        menu, readouts = _list_text(Same(request.menu)), _list_text(Same(request.readouts))
+        messages = ",".join(_text(Same(message)) for message in request.messages)
         text = (
-            f'{{"identity":{self._identity},"menu":{_list_text(request.menu)},"messages":{_list_text(request.messages)},'
-            f'"readouts":{_list_text(request.readouts)},"step":{json.dumps(request.step)}}}'
+            f'{{"identity":{self._identity},"menu":{menu},"messages":[{messages}],'
+            f'"readouts":{readouts},"step":{json.dumps(request.step)}}}'
         )
         return Written(text, sha256_of(text))
 
 
-def _list_text(values: Iterable[Value]) -> str:
-    return "[" + ",".join(_text(Same(value)) for value in values) + "]"
+@functools.lru_cache(KEPT)
+def _list_text(values: Same[tuple[Value, ...]]) -> str:
+    """The readouts of a case, and its menu while nothing new is measured, are the same objects in many requests."""
+    return "[" + ",".join(_text(Same(value)) for value in values.value) + "]"
 
 
 @functools.lru_cache(KEPT)

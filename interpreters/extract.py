@@ -72,7 +72,7 @@ def answer_part(text: str) -> str:
 
 def clean(text: str) -> str:
     """Text that can be written as UTF-8: lone surrogates become U+FFFD. Everything else stays as it is."""
-    return _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def shown(text: str, limit: int = 80) -> str:

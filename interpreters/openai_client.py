@@ -1,18 +1,20 @@
 """The client for OpenAI-compatible servers: one call of `ask` is one attempt, mapped to one Reply.
 
-openai is imported by `check`, and the client made on the first call. The library's own retries are off: waiting and
-retrying belong to the loop. Servers that refuse a setting are adapted to once (see interpreters.wire); every refused
-send is in `Reply.sent["adapted"]`.
+openai is imported by `check`, and its HTTP client made on the first call. Requests go to that client as they are:
+waiting and retrying belong to the loop, reading to interpreters.completions, and what the package's chat method does
+beside costs three times the request. Servers that refuse a setting are adapted to once (see interpreters.wire); every
+refused send is in `Reply.sent["adapted"]`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from urllib.parse import quote, urlsplit
 
 from pydantic import ConfigDict, Field, field_serializer, field_validator
 
@@ -26,7 +28,7 @@ from interpreters.secrets import MARKER, basic_auth, known_secrets, redact, reda
 from interpreters.wire import Form, Refusal, adapted, body_of, form_of, sent_of
 
 if TYPE_CHECKING:
-    import openai
+    import httpx2
 
 DEFAULT_URL = "https://api.openai.com/v1"
 _RESERVED = frozenset({"model", "messages", "stream", "n", "temperature", "top_p", "seed", "response_format"}) | {
@@ -78,6 +80,14 @@ class OpenAIOptions(Value):
         return None if base_url is None else redact(base_url)
 
 
+class _Server(NamedTuple):
+    """An open client, and where and with which headers it sends."""
+
+    client: httpx2.AsyncClient
+    url: httpx2.URL
+    headers: Mapping[str, str]
+
+
 class OpenAIInterpreter:
     """A model behind an OpenAI-compatible chat-completions endpoint."""
 
@@ -89,7 +99,7 @@ class OpenAIInterpreter:
         self._form = Form(options.token_parameter, options.temperature, options.output)
         self._settled = False
         self._alone = asyncio.Lock()
-        self._client: openai.AsyncOpenAI | None = None
+        self._server: _Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._known: frozenset[str] = frozenset()
 
@@ -138,16 +148,16 @@ class OpenAIInterpreter:
 
         The first call to a server goes alone: what it refuses is learned once, not by every call under way.
         """
-        client = self._connected()
+        server = self._connected()
         messages = chat_messages(request, blobs, max_figure_bytes=self.options.max_figure_bytes)
         if not self._settled:
             async with self._alone:
                 if not self._settled:  # else another call went first while this one waited
                     try:
-                        return await self._ask(client, messages, request, repeat)
+                        return await self._ask(server, messages, request, repeat)
                     finally:
                         self._settled = True
-        return await self._ask(client, messages, request, repeat)
+        return await self._ask(server, messages, request, repeat)
 
     def taken_up(self, request: Request, reply: Reply) -> None:
         """Learn from an archived reply in which form this server was asked before a resume."""
@@ -157,9 +167,9 @@ class OpenAIInterpreter:
 
     async def aclose(self) -> None:
         """Close the connections. The interpreter can be used again; it then opens new ones."""
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        server, self._server = self._server, None
+        if server is not None:
+            await server.client.aclose()
 
     # --- settings ------------------------------------------------------------------------------------------------
 
@@ -197,15 +207,13 @@ class OpenAIInterpreter:
 
     # --- transport -----------------------------------------------------------------------------------------------
 
-    async def _ask(
-        self, client: openai.AsyncOpenAI, messages: list[dict[str, Any]], request: Request, repeat: int
-    ) -> Reply:
+    async def _ask(self, server: _Server, messages: list[dict[str, Any]], request: Request, repeat: int) -> Reply:
         """Send until the server takes the form: each refusal of a setting changes it once, and is in Reply.sent."""
         refusals: list[dict[str, Any]] = []
         for _ in range(_MAX_SENDS):
             form = self._form
             body = body_of(form, request, self._fixed(repeat), self.options.max_tokens)
-            reply, refusal = await self._send(client, {"model": self.options.model, "messages": messages, **body})
+            reply, refusal = await self._send(server, {"model": self.options.model, "messages": messages, **body})
             change = adapted(form, refusal) if refusal is not None else None
             if change is None or not self.options.adapt:
                 break
@@ -216,48 +224,58 @@ class OpenAIInterpreter:
             reply = reply.model_copy(update={"error": reply.error + hint})
         return self._archivable(reply, {**sent_of(form, self.options.temperature, body), "adapted": refusals})
 
-    async def _send(self, client: openai.AsyncOpenAI, body: dict[str, Any]) -> tuple[Reply, Refusal | None]:
+    async def _send(self, server: _Server, body: dict[str, Any]) -> tuple[Reply, Refusal | None]:
         """Send once. Second: what the server says where it refuses the request itself, else None."""
-        import openai
+        import httpx2
 
+        content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
         try:
             async with asyncio.timeout(self.options.timeout_s):
-                return read_completion(await client.post("/chat/completions", cast_to=str, body=body)), None
-        except openai.APIStatusError as error:
-            headers = {name.lower(): value for name, value in error.response.headers.items()}
-            reply = read_failure(error.status_code, headers, error.response.text)
-            refused = reply.status == "bad_request" or error.status_code == 500
-            return reply, Refusal(error.status_code, read_error(error.response.text)) if refused else None
-        except (openai.OpenAIError, OSError) as error:  # openai calls a refused connection a timeout, too
+                request = httpx2.Request("POST", server.url, headers=server.headers, content=content)
+                answer = await server.client.send(request)
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
             causes = list(_causes(error))
             if any(isinstance(cause, TimeoutError) for cause in causes):
                 return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
             first = causes[-1]  # the outer ones say only that there was one
             words = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
             return Reply(status="connection", error=clean(f"no answer from {self._url}: {words}")), None
+        if answer.is_success:
+            return read_completion(answer.text), None
+        reply = read_failure(answer.status_code, answer.headers, answer.text)
+        refused = reply.status == "bad_request" or answer.status_code == 500
+        return reply, Refusal(answer.status_code, read_error(answer.text)) if refused else None
 
-    def _connected(self) -> openai.AsyncOpenAI:
+    def _connected(self) -> _Server:
         """The client of the running event loop: connections cannot be shared between loops."""
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
+        if self._server is None or self._loop is not loop:
             self.check()
             self._known = self.secrets()
-            self._client, self._loop, self._alone = self._new_client(), loop, asyncio.Lock()
-        return self._client
+            self._server, self._loop, self._alone = self._new_server(), loop, asyncio.Lock()
+        return self._server
 
-    def _new_client(self) -> openai.AsyncOpenAI:
+    def _new_server(self) -> _Server:
+        import httpx2
         import openai
 
-        shared: dict[str, Any] = {
-            "api_key": self._key() or "none",
-            "max_retries": 0,
-            "timeout": self.options.timeout_s,
-            "default_headers": {} if self._userinfo is None else {"Authorization": basic_auth(self._userinfo)},
-            "http_client": openai.DefaultAioHttpClient(trust_env=not _is_loopback(self._host())),
+        o, key = self.options, self._key() or "none"
+        base = self._url.rstrip("/")
+        path = "/chat/completions"
+        headers = {"Authorization": basic_auth(self._userinfo) if self._userinfo else f"Bearer {key}"}
+        if o.api_version is not None:
+            path = f"/openai/deployments/{quote(o.model, safe='')}{path}?api-version={o.api_version}"
+            headers = {"api-key": key, **(headers if self._userinfo else {})}
+        url = httpx2.URL(base + path)
+        headers |= {
+            "Host": url.netloc.decode("ascii"),
+            "Accept": "application/json",
+            "Accept-Encoding": "gzip, deflate",
+            "Content-Type": "application/json",
+            "User-Agent": "vcloop",
         }
-        if self.options.api_version is None:
-            return openai.AsyncOpenAI(base_url=self._url, **shared)
-        return openai.AsyncAzureOpenAI(azure_endpoint=self._url, api_version=self.options.api_version, **shared)
+        client = openai.DefaultAioHttpClient(trust_env=not _is_loopback(self._host()), timeout=None)
+        return _Server(client, url, headers)
 
 
 def _is_loopback(host: str) -> bool:

@@ -55,7 +55,7 @@ def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """The text with every secret, and the credentials of every URL, replaced by the marker."""
     for secret in sorted(secrets, key=lambda s: (-len(s), s)):
         text = text.replace(secret, MARKER)
-    return _USERINFO.sub(rf"\g<scheme>{MARKER}@", text)
+    return _USERINFO.sub(rf"\g<scheme>{MARKER}@", text) if "@" in text else text
 
 
 def redact_config(value: Any, secrets: Iterable[str] = ()) -> Any:

@@ -161,8 +161,8 @@ class Caller:
             except ReplyError as error:
                 error.case, error.step = key.case, key.step
                 raise
-            texts = {name: self._redact(clean(getattr(reply, name))) for name in ("text", "reasoning", "error")}
-            reply = reply.model_copy(update=texts)
+            texts = {name: text for name in ("text", "reasoning", "error") if (text := getattr(reply, name))}
+            reply = reply.model_copy(update={name: self._redact(clean(text)) for name, text in texts.items()})
             seconds = round(time.monotonic() - began, 4)
             self.archive.add_call(key, written, reply, repair=repair, seconds=seconds)
             self.meter.add(reply, self.prices, metered=self.metered)

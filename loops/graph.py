@@ -6,49 +6,56 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Command
 
 from evidence.errors import ContractError
 from loops.nodes import LoopState, Steps
 
 Node = Callable[[LoopState], Awaitable[LoopState]]
+Next = Callable[[LoopState], tuple[str, ...]]
+"""Which nodes follow, by the state that a node leaves."""
 
 
 def build_graph(steps: Steps, *, review: bool, measurements: int) -> Any:
-    """The compiled graph for one run."""
+    """The compiled graph for one run. Nodes name what follows themselves: branches of the graph cost as much again."""
     graph: Any = StateGraph(LoopState)
-    for node in (steps.predict, steps.select, steps.observe, steps.calibrate, steps.revise):
-        graph.add_node(node.__name__, checked(node))
+    opening = ("select", "review") if review else ("select",)
+
+    def predicted(state: LoopState) -> tuple[str, ...]:
+        return ("score",) if _ended(state) else opening
+
+    def selected(state: LoopState) -> tuple[str, ...]:
+        return ("observe",) if state.get("chosen") and not state.get("fault") else ("score",)
+
+    def revised(state: LoopState) -> tuple[str, ...]:
+        return ("score",) if _ended(state) else ("select",)
+
+    graph.add_node("predict", checked(steps.predict, predicted), destinations=(*opening, "score"))
+    graph.add_node("select", checked(steps.select, selected), destinations=("observe", "score"))
+    graph.add_node("observe", checked(steps.observe))
+    graph.add_node("revise", checked(steps.revise, revised), destinations=("select", "score"))
     graph.add_node("score", checked(steps.score), defer=True)
-    after_predict = ["select", "score"]
     if review:
         graph.add_node("review", checked(steps.review))
         graph.add_edge("review", "score")
-        after_predict.append("review")
-
-    # The branches are coroutines, since LangGraph sends a plain function to a thread.
-    async def branch(state: LoopState) -> list[str]:
-        ended = state.get("fault") or state.get("outcome")
-        return ["score"] if ended else [name for name in after_predict if name != "score"]
-
-    async def selected(state: LoopState) -> str:
-        return "observe" if state.get("chosen") and not state.get("fault") else "score"
-
-    async def revised(state: LoopState) -> str:
-        return "score" if state.get("fault") or state.get("outcome") else "select"
-
     graph.add_edge(START, "predict")
-    graph.add_conditional_edges("predict", branch, after_predict)
-    graph.add_conditional_edges("select", selected, ["observe", "score"])
-    graph.add_edge("observe", "calibrate")
-    graph.add_edge("calibrate", "revise")
-    graph.add_conditional_edges("revise", revised, ["select", "score"])
+    graph.add_edge("observe", "revise")
     graph.add_edge("score", END)
     return graph.compile().with_config({"recursion_limit": step_limit(measurements)})
 
 
+async def work_through(graph: Any, state: LoopState) -> dict[str, Any]:
+    """Send one case through; what its nodes changed, the last word on each key."""
+    changed: dict[str, Any] = {}
+    async for update in graph.astream(state, stream_mode="updates"):
+        for by_node in update.values():
+            changed.update(by_node or {})
+    return changed
+
+
 def step_limit(measurements: int) -> int:
-    """Graph steps that a case can take: predict and score, and four for every measurement."""
-    return 2 + 4 * measurements + 1
+    """Graph steps that a case can take: predict and score, and three for every measurement."""
+    return 2 + 3 * measurements + 1
 
 
 def initial_state(case: str, repeat: int) -> LoopState:
@@ -56,17 +63,22 @@ def initial_state(case: str, repeat: int) -> LoopState:
     return {"case": case, "repeat": repeat, "turn": 0, "measured": []}
 
 
-def checked(node: Node) -> Node:
+def checked(node: Node, following: Next | None = None) -> Callable[[LoopState], Awaitable[Any]]:
     """The node, refusing to return what the state does not hold: unknown keys, and values that are not plain data."""
+    name = getattr(node, "__name__", "node")
 
-    async def run(state: LoopState) -> LoopState:
+    async def run(state: LoopState) -> Any:
         update = await node(state)
         for key, value in update.items():
-            check_plain(getattr(node, "__name__", "node"), key, value)
-        return update
+            check_plain(name, key, value)
+        return update if following is None else Command(update=update, goto=following({**state, **update}))
 
-    run.__name__ = getattr(node, "__name__", "node")
+    run.__name__ = name
     return run
+
+
+def _ended(state: LoopState) -> bool:
+    return bool(state.get("fault") or state.get("outcome"))
 
 
 def check_plain(node: str, key: str, value: object) -> None:

@@ -1,4 +1,4 @@
-"""The steps of the loop, in the order they happen: predict, review, select, observe, calibrate, revise, score.
+"""The steps of the loop, in the order they happen: predict, review, select, observe, revise; then score.
 
 A step takes the state and returns what it changes. The state holds ids, small numbers and content hashes; everything
 a step gives is archived when it happens.
@@ -81,6 +81,7 @@ class Steps:
         self._parts_after = functools.lru_cache(RECENT)(self._observed)
         self._calibrated_after = functools.lru_cache(RECENT)(self._calibrate)
         self._noise = functools.lru_cache(RECENT)(self._expected_noise)
+        self._menu_after = functools.lru_cache(RECENT)(self._affordable)
 
     async def predict(self, state: LoopState) -> LoopState:
         """Call 1: answer every readout from the initial evidence, and propose a measurement."""
@@ -111,15 +112,13 @@ class Steps:
         return {"chosen": chosen, "outcome": reason}
 
     async def observe(self, state: LoopState) -> LoopState:
-        """Measure what was chosen: it was sealed when the case was opened, and is shown only now."""
-        return {"measured": [*state["measured"], str(state["chosen"])]}
-
-    async def calibrate(self, state: LoopState) -> LoopState:
-        """Carry all observations so far over to every readout."""
-        observation = self.cases[state["case"]].sealed[state["measured"][-1]].observation
-        calibrated = self._calibrated(state)
+        """Measure what was chosen, sealed since the case was opened, and carry all observations so far over to every
+        readout."""
+        measured = [*state["measured"], str(state["chosen"])]
+        observation = self.cases[state["case"]].sealed[measured[-1]].observation
+        calibrated = self._calibrated_after(state["case"], tuple(measured))
         self.archive.add_event(Observed(**_where(state), observation=observation, calibrated=calibrated))
-        return {}
+        return {"measured": measured}
 
     async def revise(self, state: LoopState) -> LoopState:
         """Call 3: answer again with the observation and the calibrated predictions."""
@@ -221,8 +220,11 @@ class Steps:
         return self._talks[state["case"], state["repeat"]][state["talk"]]
 
     def _open_menu(self, state: LoopState) -> tuple[Measurement, ...]:
-        case = self.cases[state["case"]].case
-        return tuple(case.measurement(m) for m in affordable(state["measured"], case, self.config.budget.cost))
+        return self._menu_after(state["case"], tuple(state["measured"]))
+
+    def _affordable(self, case_id: str, measured: tuple[str, ...]) -> tuple[Measurement, ...]:
+        case = self.cases[case_id].case
+        return tuple(case.measurement(m) for m in affordable(measured, case, self.config.budget.cost))
 
     def _view(self, state: LoopState, menu: Sequence[Measurement], proposal: str | None) -> SelectionView:
         """What the policy may look at: of what was sealed, only what has been measured."""

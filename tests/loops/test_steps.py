@@ -126,7 +126,7 @@ def test_l03_each_observation_stands_once_in_order(run_one) -> None:
 
 def test_l02_many_rounds_pass_the_step_limit(run_one) -> None:
     """As many measurements as the menu has; the limit follows from the budget."""
-    assert step_limit(12) >= 2 + 4 * 12
+    assert step_limit(12) >= 2 + 3 * 12
     events, _, summary, _ = run_one(
         {"predict": [reply()], "review": [reply(None)], "revise": [reply("HSP90"), reply("CDC6"), reply(None)]},
         budget={"measurements": 12},
