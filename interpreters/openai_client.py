@@ -28,6 +28,8 @@ from interpreters.secrets import MARKER, basic_auth, known_secrets, redact, reda
 from interpreters.wire import Form, Refusal, adapted, body_of, form_of, sent_of
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -85,7 +87,7 @@ class _Server(NamedTuple):
 
     client: httpx2.AsyncClient
     url: httpx2.URL
-    headers: Mapping[str, str]
+    headers: httpx2.Headers
 
 
 class OpenAIInterpreter:
@@ -101,6 +103,7 @@ class OpenAIInterpreter:
         self._alone = asyncio.Lock()
         self._server: _Server | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tls: ssl.SSLContext | None = None
         self._known: frozenset[str] = frozenset()
 
     def identity(self) -> dict[str, Any]:
@@ -123,8 +126,11 @@ class OpenAIInterpreter:
 
     def check(self) -> None:
         """Check before a run that the server can be asked at all. Raises ConfigError saying what to set."""
-        import openai  # noqa: F401 - slow to import: better now than while calls wait
+        import httpx2
+        import openai  # noqa: F401 - slow to import, as certificates are to load: better now than while calls wait
 
+        if self._tls is None:
+            self._tls = httpx2.create_ssl_context()
         host = self._host()
         key = self._key()
         if key is None and self._userinfo is None and not _is_loopback(host):
@@ -226,6 +232,7 @@ class OpenAIInterpreter:
 
     async def _send(self, server: _Server, body: dict[str, Any]) -> tuple[Reply, Refusal | None]:
         """Send once. Second: what the server says where it refuses the request itself, else None."""
+        import aiohttp
         import httpx2
 
         content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
@@ -233,18 +240,19 @@ class OpenAIInterpreter:
             async with asyncio.timeout(self.options.timeout_s):
                 request = httpx2.Request("POST", server.url, headers=server.headers, content=content)
                 answer = await server.client.send(request)
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError) as error:
             causes = list(_causes(error))
             if any(isinstance(cause, TimeoutError) for cause in causes):
                 return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
             first = causes[-1]  # the outer ones say only that there was one
             words = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
             return Reply(status="connection", error=clean(f"no answer from {self._url}: {words}")), None
+        text = answer.content.decode(errors="replace")
         if answer.is_success:
-            return read_completion(answer.text), None
-        reply = read_failure(answer.status_code, answer.headers, answer.text)
+            return read_completion(text), None
+        reply = read_failure(answer.status_code, answer.headers, text)
         refused = reply.status == "bad_request" or answer.status_code == 500
-        return reply, Refusal(answer.status_code, read_error(answer.text)) if refused else None
+        return reply, Refusal(answer.status_code, read_error(text)) if refused else None
 
     def _connected(self) -> _Server:
         """The client of the running event loop: connections cannot be shared between loops."""
@@ -274,8 +282,9 @@ class OpenAIInterpreter:
             "Content-Type": "application/json",
             "User-Agent": "vcloop",
         }
-        client = openai.DefaultAioHttpClient(trust_env=not _is_loopback(self._host()), timeout=None)
-        return _Server(client, url, headers)
+        trusting = not _is_loopback(self._host())
+        client = openai.DefaultAioHttpClient(verify=self._tls or True, trust_env=trusting, timeout=None)
+        return _Server(client, url, httpx2.Headers(headers))
 
 
 def _is_loopback(host: str) -> bool:

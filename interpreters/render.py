@@ -52,8 +52,14 @@ def _words(part: Part) -> str:
     if isinstance(part, Text):
         return clean(part.text)
     if isinstance(part, Table):
-        return clean(render_table(part))
+        return _table_words(Same(part))
     return clean(f"Figure: {part.name}" + (f". {part.caption}" if part.caption else ""))
+
+
+@functools.lru_cache(KEPT)
+def _table_words(table: Same[Table]) -> str:
+    """What the repeats of a case show are the same tables."""
+    return clean(render_table(table.value))
 
 
 def _data_url(figure: Figure, blobs: Mapping[str, bytes], limit: int) -> str:

@@ -109,6 +109,29 @@ class TestReplies:
     def test_everything_else_has_a_status_too(self, served, status):
         assert ask_one(served).status == status
 
+    @pytest.mark.parametrize(
+        "said",
+        [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"],
+    )
+    def test_a_server_that_speaks_no_http_or_breaks_off_has_given_no_answer(self, said):
+        async def talk() -> Reply:
+            async def answer(reader, writer):
+                await reader.readuntil(b"\r\n\r\n")
+                writer.write(said)
+                await writer.drain()
+                writer.close()
+
+            server = await asyncio.start_server(answer, "127.0.0.1", 0)
+            interpreter = OpenAIInterpreter(
+                OpenAIOptions(model="m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
+            )
+            async with server:
+                reply = await interpreter.ask(ASKED, {}, repeat=0)
+                await interpreter.aclose()
+                return reply
+
+        assert asyncio.run(talk()).status == "connection"
+
     def test_an_answer(self):
         reply = ask_one(OK)
         assert (reply.status, reply.finish_reason, reply.usage.prompt_tokens) == ("ok", "stop", 12)
