@@ -20,13 +20,17 @@ OVERLOADED = frozenset({"rate_limited", "timeout"})
 
 
 class Endpoint:
-    """The places of one server, shared by everything that asks it. Calls get places in the order they come."""
+    """The places of one server, shared by everything that asks it. Calls get places in the order they come.
+
+    `reached`: a connection to it has been made in this start of the run.
+    """
 
     def __init__(self, places: int, clock: Callable[[], float] = time.monotonic):
         self.most = places
         self.places = float(places)
         self.busy = 0
         self.cuts = 0
+        self.reached = False
         self._clock = clock
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._not_before = 0.0
@@ -71,6 +75,7 @@ class Endpoint:
                 turn.set_result(None)
 
     def _learn(self, reply: Reply, began: float) -> None:
+        self.reached = self.reached or reply.status != "connection"
         if reply.status in OVERLOADED or (reply.status == "server_error" and reply.retry_after_s is not None):
             self._not_before = max(self._not_before, self._clock() + (reply.retry_after_s or 0.0))
             if began > self._last_cut:

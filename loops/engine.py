@@ -217,6 +217,8 @@ async def _work_through(
         work.open_cells -= 1
         if fault:
             work.faults.append(f"case {case}: {fault}")
+            if not callers[id(work)].endpoint.reached:
+                work.stop.set(f"{fault}; no connection was made at all: is the server up, and its address right?")
         progress.cell()
 
     timer = None

@@ -155,3 +155,17 @@ def test_e05_replay_gives_the_replies_again_and_any_change_is_a_miss(make_config
     path.write_text(path.read_text().replace("adapter: affine", "adapter: local"))
     with pytest.raises(ReplyError, match="no whole reply to this request"):
         run(load_config(str(path), shipped=SHIPPED), tmp_path / "changed")
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_server_that_is_not_there_stops_the_run_at_the_first_case(make_config, tmp_path: Path) -> None:
+    with FakeServer(good) as server:
+        options = {"model": "fake", "base_url": server.base_url}
+    path = make_config(
+        interpreter={"name": "openai", "options": options}, attempts={"max_attempts": 2, "backoff_s": 0.01}
+    )
+    outcome = run(load_config(str(path), shipped=SHIPPED), tmp_path / "run")
+    assert [c.reply.status for c in read_calls(tmp_path / "run").records] == ["connection"] * 2
+    assert outcome.record.status == "incomplete"
+    assert f"no answer from {options['base_url']}" in outcome.record.reason
+    assert "is the server up, and its address right?" in outcome.record.reason
