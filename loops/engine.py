@@ -133,6 +133,8 @@ def make_all(
     leaves the others going; a limit that is reached stops all. `meter` counts the calls, where other processes make
     runs under the same limits.
     """
+    import uvloop
+
     progress = progress or Progress()
     check_all(works, limits=limits, resume=resume)
     with contextlib.ExitStack() as stack:
@@ -145,8 +147,8 @@ def make_all(
             cells += [(work, cell) for cell in own]
         progress.prepared(len(cells))
         try:
-            with rare_collection():
-                asyncio.run(
+            with rare_collection(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+                runner.run(
                     _work_through(works, cells, meter or Meter(limits), limits.wall_time_s, concurrency, progress)
                 )
         except BaseException as error:

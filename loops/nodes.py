@@ -53,7 +53,7 @@ class LoopState(TypedDict, total=False):
 
 
 class Steps:
-    """The steps, bound to one run."""
+    """The steps, bound to one run. `left_open`: cells that a fault of the server left open, and the fault."""
 
     def __init__(
         self,
@@ -75,6 +75,7 @@ class Steps:
         self.caller = caller
         self.archive = archive
         self.modalities = modalities
+        self.left_open: dict[tuple[str, int], str] = {}
         self._talks: dict[tuple[str, int], dict[str, tuple[Request, str]]] = {}
         # The repeats of a case follow each other and see the same: figures are drawn, adapters and noise computed once.
         self._first_request = functools.lru_cache(RECENT)(self._opening)
@@ -133,8 +134,12 @@ class Steps:
 
     async def score(self, state: LoopState) -> LoopState:
         """Close the case: its record is complete, and rescoring may read it. A transport fault leaves it open."""
-        self._talks.pop((state["case"], state["repeat"]), None)
-        if not state.get("fault") and not state.get("review_fault"):
+        cell = state["case"], state["repeat"]
+        self._talks.pop(cell, None)
+        fault = state.get("fault") or state.get("review_fault")
+        if fault:
+            self.left_open[cell] = fault
+        else:
             self.archive.add_event(
                 Closed(
                     case=state["case"],

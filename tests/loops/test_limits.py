@@ -195,7 +195,7 @@ class TestRuns:
 
     def test_wall_time_wakes_a_run_that_waits(self, make_config, tmp_path: Path) -> None:
         with FakeServer(lambda r: failure(429, "slow", headers={"Retry-After": "30"})) as server:
-            loaded = self.load(make_config, server, limits={"wall_time_s": 0.5})
+            loaded = self.load(make_config, server, limits={"wall_time_s": 0.5}, modalities=["table"])
             outcome = run(loaded, tmp_path / "run")
         assert "limits.wall_time_s" in outcome.record.reason
         assert Counter(c.reply.status for c in read_calls(tmp_path / "run").records) == {"rate_limited": 1}
