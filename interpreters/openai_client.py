@@ -208,8 +208,9 @@ class OpenAIInterpreter:
         return {**self.options.extra, **{key: value for key, value in optional.items() if value is not None}}
 
     def _archivable(self, reply: Reply, sent: dict[str, Any]) -> Reply:
-        texts = {name: redact(getattr(reply, name), self._known) for name in ("text", "reasoning", "error")}
-        return reply.model_copy(update={**texts, "sent": redact_config(sent, self._known)})
+        texts = {name: text for name in ("text", "reasoning", "error") if (text := getattr(reply, name))}
+        shown = {name: redact(text, self._known) for name, text in texts.items()}
+        return reply.model_copy(update={**shown, "sent": redact_config(sent, self._known)})
 
     # --- transport -----------------------------------------------------------------------------------------------
 
