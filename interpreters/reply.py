@@ -99,7 +99,8 @@ def _answers(readouts: Sequence[Readout], given: object) -> tuple[Answer, ...]:
     if not isinstance(given, dict):
         reason = 'expected "answers" to be an object with one entry for every readout'
         return tuple(Answer(readout=r.id, status="missing", reason=reason) for r in readouts)
-    spare = sorted(key for key in given if key not in {r.id for r in readouts})
+    asked = {r.id for r in readouts}
+    spare = sorted(key for key in given if key not in asked)
     return tuple(_answer(r, given[r.id]) if r.id in given else _absent(r, spare) for r in readouts)
 
 
