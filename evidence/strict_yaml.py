@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -57,9 +57,23 @@ def read_value(path: Path, kind: type[V], *, what: str) -> V:
     return parse_value(text, kind, where=f"{what} {path}", as_json=path.suffix == ".json")
 
 
-def parse_value(text: str, kind: type[V], *, where: str, as_json: bool = False) -> V:
-    """Parse text as one value; `where` names it in messages. Raises ConfigError."""
-    plain, lines, problems = _parse_json(text, where) if as_json else _parse_yaml(text, where)
+def key_lines(path: Path, *under: str) -> dict[Place, int]:
+    """The line of every place of a YAML file that was read before, below these keys; none for another kind of file."""
+    if path.suffix == ".json":
+        return {}
+    lines = _parse_yaml(path.read_text("utf-8-sig"), str(path))[1]
+    return {place[len(under) :]: line for place, line in lines.items() if place[: len(under)] == under}
+
+
+def parse_value(
+    text: str, kind: type[V], *, where: str, as_json: bool = False, lines: Mapping[Place, int] | None = None
+) -> V:
+    """Parse text as one value; `where` names it in messages. Raises ConfigError.
+
+    `lines`: of JSON that was made of a part of a file, the line of each of its places there.
+    """
+    plain, own, problems = _parse_json(text, where) if as_json else _parse_yaml(text, where)
+    lines = own if lines is None else lines
     if not isinstance(plain, dict):
         raise ConfigError(f"{where}: expected a mapping of keys to values, got {type(plain).__name__}")
     try:
@@ -151,7 +165,7 @@ def _children(node: yaml.Node, problems: list[str]) -> Iterator[tuple[str | int,
                 yield key.value, child
 
 
-def _problem(detail: Any, plain: Any, kind: type[Value], lines: dict[Place, int]) -> str:
+def _problem(detail: Any, plain: Any, kind: type[Value], lines: Mapping[Place, int]) -> str:
     place: Place = tuple(detail["loc"])
     line = next((lines[place[:n]] for n in range(len(place), -1, -1) if place[:n] in lines), None)
     prefix = f"line {line}: " if line else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -12,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from evidence.contracts import CaseFile
 from evidence.errors import ConfigError, did_you_mean
 from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SIMULATORS, Registry
-from evidence.strict_yaml import parse_value, read_value
+from evidence.strict_yaml import Place, key_lines, parse_value, read_value
 from evidence.values import Name, Number, Value, sha256_of
 
 
@@ -145,37 +146,56 @@ def load_config(source: str, *, shipped: Path, instead: RunConfig | None = None)
     case_path = rooted(path.parent, config.cases, f"{where}: cases")
     case_file = read_value(case_path, CaseFile, what="case file")
     data = None if config.data is None else rooted(path.parent, config.data, f"{where}: data")
-    interpreter = build(INTERPRETERS, config.interpreter, f"{where}: interpreter", path.parent)
-    blind = sorted(set(config.modalities) - interpreter.modalities)
-    if len(blind) == len(config.modalities):
-        raise ConfigError(
-            f"{where}: modalities: interpreter {config.interpreter.name!r} reads {sorted(interpreter.modalities)}, "
-            f"and the run would show it only {sorted(config.modalities)}"
-        )
-    simulator = (
-        None if config.simulator is None else build(SIMULATORS, config.simulator, f"{where}: simulator", path.parent)
-    )
-    return Loaded(
+    problems: list[str] = []
+
+    def made(registry: Registry, key: str, base: Path | None = None) -> Any:
+        component = getattr(config, key)
+        lines = key_lines(path, key, "options") if instead is None else {}
+        try:
+            return None if component is None else build(registry, component, f"{where}: {key}", base, lines)
+        except ConfigError as error:
+            problems.append(str(error))
+
+    loaded = Loaded(
         path=path.resolve(),
         config=config,
         case_file=case_file,
         case_path=case_path,
         case_sha256=sha256_of(case_path.read_bytes()),
         data=data,
-        simulator=simulator,
-        adapter=build(ADAPTERS, config.adapter, f"{where}: adapter"),
-        interpreter=interpreter,
-        policy=build(POLICIES, config.policy, f"{where}: policy"),
+        simulator=made(SIMULATORS, "simulator", path.parent),
+        adapter=made(ADAPTERS, "adapter"),
+        interpreter=made(INTERPRETERS, "interpreter", path.parent),
+        policy=made(POLICIES, "policy"),
     )
+    if problems:
+        raise ConfigError("\n".join(problems))
+    if not set(config.modalities) & loaded.interpreter.modalities:
+        raise ConfigError(
+            f"{where}: modalities: interpreter {config.interpreter.name!r} reads "
+            f"{sorted(loaded.interpreter.modalities)}, and the run would show it only {sorted(config.modalities)}"
+        )
+    return loaded
 
 
-def build(registry: Registry, component: Component, where: str, base: Path | None = None) -> Any:
-    """Check a component's options against its own type and construct it. Raises ConfigError."""
+def build(
+    registry: Registry,
+    component: Component,
+    where: str,
+    base: Path | None = None,
+    lines: Mapping[Place, int] | None = None,
+) -> Any:
+    """Check a component's options against its own type and construct it. Raises ConfigError.
+
+    `lines`: where in the config's file each option stands.
+    """
     try:
         kind = registry.get(component.name)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
-    options = parse_value(json.dumps(component.options), kind.Options, where=f"{where}.options", as_json=True)
+    options = parse_value(
+        json.dumps(component.options), kind.Options, where=f"{where}.options", as_json=True, lines=lines
+    )
     return kind(_rooted(options, base))
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+import uvloop  # noqa: F401 - keeps the class of sockets it finds: now the real one, in a test perhaps pytest-socket's
 import yaml
 from vcloop_heat_shock.setting import HeatShock
 

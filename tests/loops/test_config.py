@@ -105,6 +105,19 @@ def test_bad_config_names_file_and_field(make_config, changes, field, words) -> 
     assert "heat.yaml" in str(caught.value) or "nowhere.json" in str(caught.value)
 
 
+def test_options_of_all_components_are_told_at_once_with_their_lines(make_config) -> None:
+    model = {"name": "openai", "options": {"model": "m", "temperature": -3, "max_tokens": "many"}}
+    path = make_config(interpreter=model, adapter={"name": "affine", "options": {"shrink": 1}})
+    lines = path.read_text().splitlines()
+    with pytest.raises(ConfigError) as caught:
+        load_config(str(path), shipped=SHIPPED)
+    told = str(caught.value)
+    at = {key: next(n for n, line in enumerate(lines, start=1) if key in line) for key in ("shrink", "temperature")}
+    assert f"adapter.options: 1 problem\n  line {at['shrink']}: unknown key 'shrink'" in told
+    assert f"interpreter.options: 2 problems\n  line {at['temperature'] - 2}: max_tokens must be an integer" in told
+    assert f"line {at['temperature']}: temperature:" in told
+
+
 def test_unknown_shipped_config_suggests(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'signaling-rules'"):
         load_config("signalling-rules", shipped=SHIPPED)
