@@ -1,4 +1,4 @@
-"""Upstream's training without its waste. Weights stay the same, bit for bit (tests/perf/simulators.py compares)."""
+"""Upstream's training without its waste. Weights stay the same, bit for bit: tests/perf/simulator_speed.py compares."""
 
 from __future__ import annotations
 

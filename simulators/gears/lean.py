@@ -1,4 +1,4 @@
-"""Upstream's training without its waste. Weights stay the same, bit for bit (tests/perf/simulators.py compares).
+"""Upstream's training without its waste. Weights stay the same, bit for bit (tests/perf/simulator_speed.py compares).
 
 Training amplifies rounding (a second thread, hence other sums, moves predictions by percents): each replacement keeps
 upstream's random draws and the order of every sum. What each brings is in docs/performance.md.
