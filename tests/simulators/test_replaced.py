@@ -10,12 +10,17 @@ class Upstream:
         return "theirs"
 
 
-def test_values_are_others_inside_and_the_same_after_even_when_it_fails():
+def test_values_are_others_inside_and_the_same_after():
     before = Upstream.name
-    with pytest.raises(RuntimeError), replaced(Upstream, number=2, name=lambda _: "ours"):
+    with replaced(Upstream, number=2, name=lambda _: "ours"):
         assert (Upstream.number, Upstream().name()) == (2, "ours")
-        raise RuntimeError
     assert (Upstream.number, Upstream.name) == (1, before)
+
+
+def test_what_fails_inside_leaves_them_the_same_too():
+    with pytest.raises(ZeroDivisionError), replaced(Upstream, number=2):
+        1 // 0  # noqa: B018 - it fails
+    assert Upstream.number == 1
 
 
 def test_an_attribute_that_upstream_no_longer_has_is_an_error():
