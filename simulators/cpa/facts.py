@@ -31,7 +31,8 @@ class CpaOptions(Value):
     without it the basal state explains everything and drugs do little. adversary: weight, and adversary_rate: learning
     rate, of upstream's classifier to the same end. embedding_scale: size of embeddings before training, as a part
     of upstream's. doser: how a dose scales a drug's embedding. max_genes: the most variable genes of the training
-    cells, with those of the programs. control_cells: how many a prediction averages over.
+    cells, with those of the programs. control_cells: how many a prediction averages over. threads: of torch; more than
+    one gives another network, and is slower unless cores are idle (docs/performance.md).
     """
 
     epochs: int = Field(default=40, ge=1)
@@ -69,8 +70,8 @@ class MemberFacts(Value):
 
     @property
     def key(self) -> str:
-        """Hash of everything that decides the weights; the number of threads does not."""
-        return sha256_of(self.model_copy(update={"options": self.options.model_copy(update={"threads": 1})}))
+        """Hash of everything that decides the weights."""
+        return sha256_of(self)
 
 
 class Member(NamedTuple):

@@ -19,7 +19,7 @@ from evidence.conditions import CONTROL
 from evidence.errors import ContractError, DataError
 from evidence.expression import CellData
 from evidence.values import derive_seed
-from simulators.cpa import compat
+from simulators.cpa import compat, lean
 from simulators.cpa.facts import CONTROL_DOSE, MAX_TARGETS, CpaOptions, Expression, Member, MemberFacts, plan_member
 
 VALIDATION_CELLS = 0.1
@@ -37,6 +37,7 @@ def train_member(training: CellData, options: CpaOptions, seed: int) -> Member:
         compat.quiet(),
         compat.seeded(derive_seed(seed, "cpa"), options.threads),
         compat.fresh(upstream),
+        lean.training(),
     ):
         adata = _upstream_data(training, x, facts)
         setup(adata, facts)

@@ -34,6 +34,7 @@ class Upstream(NamedTuple):
     PertData: Any
     GEARS: Any
     Model: Any
+    gears: Any
     data_utils: Any
 
 
@@ -73,7 +74,7 @@ def load() -> Upstream:
         module.print_sys = _say
         module.tqdm = _plain
     pertdata.pickle = utils.pickle = SimpleNamespace(load=_restricted_load, dump=_no_pickle)
-    return Upstream(pertdata.PertData, gears.GEARS, model.GEARS_Model, data_utils)
+    return Upstream(pertdata.PertData, gears.GEARS, model.GEARS_Model, gears, data_utils)
 
 
 @contextlib.contextmanager

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from evidence.conditions import Condition
 from evidence.values import derive_seed
 from simulators.gears import compat
-from simulators.gears.model import CELLS_PER_PREDICTION, Gears
+from simulators.gears.model import Gears, mean_effects
 from simulators.gears.training import Member
 
 STEPS, RATE = 60, 1e-3
@@ -53,7 +52,7 @@ def _refitted(member: Member, targets: list[list[int]], goal: Goal) -> NDArray[n
     optimiser = torch.optim.Adam(network.parameters(), lr=RATE)
     with compat.quiet(), compat.seeded(derive_seed(member.facts.seed, "refit"), member.facts.options.threads):
         for _ in range(STEPS if len(goal.value) else 0):
-            change = _changes(network, targets, n_genes)
+            change = mean_effects(network, targets, n_genes).float()
             miss = (weights @ (signs @ change) - value) / error
             if bool((miss.abs() <= 1).all()):
                 break
@@ -61,18 +60,4 @@ def _refitted(member: Member, targets: list[list[int]], goal: Goal) -> NDArray[n
             miss.square().sum().backward()  # type: ignore[no-untyped-call]
             optimiser.step()
         with torch.no_grad():
-            return np.asarray(_changes(network, targets, n_genes).numpy(), dtype=np.float64)
-
-
-def _changes(network: Any, targets: list[list[int]], n_genes: int) -> torch.Tensor:
-    """(n_conditions, n_genes), as simulators.gears.model predicts them, with gradients."""
-    first = torch.cat([_forward(network, [t], n_genes) for t in targets])
-    other = _forward(network, [[-1], *targets], n_genes)[1:]
-    return (first + (CELLS_PER_PREDICTION - 1) * other) / CELLS_PER_PREDICTION
-
-
-def _forward(network: Any, targets: list[list[int]], n_genes: int) -> torch.Tensor:
-    n = len(targets)
-    batch = SimpleNamespace(x=torch.zeros(n * n_genes, 1), pert_idx=targets, batch=torch.arange(n))
-    out: torch.Tensor = network(batch)
-    return out
+            return np.asarray(mean_effects(network, targets, n_genes).numpy(), dtype=np.float64)

@@ -16,7 +16,7 @@ from scipy import sparse
 from evidence.conditions import Condition
 from evidence.errors import DataError
 from evidence.values import Number, Value, derive_seed, sha256_of
-from simulators.gears import compat
+from simulators.gears import compat, lean
 from simulators.gears.dataset import CELLS_FILE, GRAPH_FILE, GearsDataset
 
 Say = Callable[[str], None]
@@ -26,7 +26,8 @@ class GearsOptions(Value):
     """How one member is trained. Defaults are GEARS' own; its learning rate halves after every epoch.
 
     validation: the part of the training conditions whose error chooses the best epoch (at least one condition).
-    threads: of torch while training and predicting.
+    threads: of torch while training and predicting; more than one gives another network, and is slower unless cores
+    are idle (docs/performance.md).
     """
 
     epochs: int = Field(default=20, ge=1)
@@ -58,15 +59,18 @@ class MemberFacts(Value):
 
     @property
     def key(self) -> str:
-        """Hash of everything that decides the weights; the number of threads does not."""
-        return sha256_of(self.model_dump(mode="json", exclude={"options": {"threads"}}))
+        """Hash of everything that decides the weights. One thread, the default, is not in it."""
+        return sha256_of(self.model_dump(mode="json", exclude=self._default_threads))
 
     @property
     def ensemble(self) -> str:
         """Hash of what the members of one ensemble share: all but the seed and what follows from it."""
-        return sha256_of(
-            self.model_dump(mode="json", exclude={"options": {"threads"}, "seed": True, "validation": True})
-        )
+        shared = self._default_threads | {"seed": True, "validation": True}
+        return sha256_of(self.model_dump(mode="json", exclude=shared))
+
+    @property
+    def _default_threads(self) -> dict[str, Any]:
+        return {"options": {"threads"}} if self.options.threads == 1 else {}
 
 
 class Member(NamedTuple):
@@ -125,6 +129,7 @@ def train_member(dataset: GearsDataset, options: GearsOptions, seed: int, say: S
         compat.quiet(),
         compat.seeded(derive_seed(seed, "gears"), options.threads),
         compat.progress(say),
+        lean.training(),
     ):
         data = _upstream_data(dataset, facts, Path(scratch))
         with compat.boolean_series():

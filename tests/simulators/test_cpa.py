@@ -1,3 +1,4 @@
+import contextlib
 import os
 import random
 import warnings
@@ -19,8 +20,9 @@ try:
 except ConfigError as error:
     pytest.skip(f"{INSTALL}: {error}", allow_module_level=True)
 
+from simulators.cpa import lean  # noqa: E402
 from simulators.cpa import training as cpa_training  # noqa: E402
-from simulators.cpa.counterfactual import predict_change  # noqa: E402
+from simulators.cpa.counterfactual import predict_change, upstream_change  # noqa: E402
 from simulators.cpa.facts import CpaOptions, plan_member, training_cells  # noqa: E402
 from simulators.cpa.model import Cpa  # noqa: E402
 from simulators.cpa.trainer import CpaTrainer  # noqa: E402
@@ -79,6 +81,27 @@ def test_real_training_predicts_a_pair_that_it_never_saw(cells, training):
     predicted = predict_change(member, [pair("A", "B")])[0]
     assert np.corrcoef(predicted, true)[0, 1] > 0.6
     assert np.abs(predicted - true).mean() < np.abs(true).mean()
+
+
+def test_training_gives_upstreams_own_weights_bit_for_bit(training, tiny, monkeypatch):
+    monkeypatch.setattr(lean, "training", contextlib.nullcontext)
+    member = tiny.members[0]
+    theirs = train_member(training, TINY, member.facts.seed).network.state_dict()
+    assert all(torch.equal(value, theirs[name]) for name, value in member.network.state_dict().items())
+
+
+@pytest.mark.parametrize("variational", [True, False])
+def test_predictions_equal_upstreams_decoder_cell_by_cell(training, variational):
+    options = TINY.model_copy(update={"variational": variational})
+    member = train_member(training, options, 1)
+    conditions = [Condition(("A",)), pair("A", "B"), CONTROL]
+    theirs = upstream_change(member, conditions)
+    np.testing.assert_allclose(predict_change(member, conditions), theirs, atol=1e-5)
+    assert np.abs(theirs[0] - theirs[1]).max() > 1e-3
+
+
+def test_the_number_of_threads_is_part_of_what_a_member_is(training):
+    assert plan_member(training, TINY, 1).key != plan_member(training, TINY.model_copy(update={"threads": 2}), 1).key
 
 
 def test_a_second_data_set_in_one_process_is_not_encoded_with_the_first_ones_drugs(training, tiny):

@@ -1,3 +1,4 @@
+import contextlib
 import importlib.util
 import random
 import warnings
@@ -20,7 +21,7 @@ if importlib.util.find_spec("gears") is None:
     pytest.skip('needs: pip install -e ".[gears]"', allow_module_level=True)
 
 from simulators import stored as stored_simulators  # noqa: E402 - after the skips
-from simulators.gears import compat, model, store, training  # noqa: E402
+from simulators.gears import compat, lean, model, store, training  # noqa: E402
 from simulators.gears.dataset import open_dataset, prepare  # noqa: E402
 from simulators.gears.model import Gears, member_seeds, upstream_expression  # noqa: E402
 from simulators.gears.training import GearsOptions  # noqa: E402
@@ -97,6 +98,29 @@ def test_members_differ_and_give_a_standard_deviation(gears):
     assert change.sd is not None
     assert (change.sd.mean(axis=1) > 0).all()
     assert Gears(gears.members[:1]).predict(WANTED).sd is None
+
+
+def test_training_gives_upstreams_own_weights_bit_for_bit(dataset, gears, monkeypatch):
+    monkeypatch.setattr(lean, "training", contextlib.nullcontext)
+    said = []
+    theirs = training.train_member(dataset, OPTIONS, 1, said.append)
+    assert any("Train Overall MSE: 0." in text for text in said)  # upstream's own epoch, all of it
+    ours = gears.members[0].network.state_dict()
+    assert all(torch.equal(ours[name], value) for name, value in theirs.network.state_dict().items())
+
+
+def test_what_is_not_computed_is_said(dataset):
+    said = []
+    training.train_member(dataset, OPTIONS, 1, said.append)
+    assert (
+        sum("Train Overall MSE: not evaluated. Validation Overall MSE: 0." in text for text in said) == OPTIONS.epochs
+    )
+
+
+def test_the_number_of_threads_is_part_of_what_a_member_is(dataset):
+    one, two = (training.plan_member(dataset, OPTIONS.model_copy(update={"threads": n}), 1) for n in (1, 2))
+    assert one.key != two.key
+    assert one.ensemble != two.ensemble
 
 
 def drawn():
