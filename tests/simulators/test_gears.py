@@ -100,13 +100,14 @@ def test_members_differ_and_give_a_standard_deviation(gears):
     assert Gears(gears.members[:1]).predict(WANTED).sd is None
 
 
-def test_training_gives_upstreams_own_weights_bit_for_bit(dataset, gears, monkeypatch):
+def test_training_gives_upstreams_own_weights(dataset, gears, monkeypatch):
+    """Bit for bit on the machines seen so far; another matrix library may split the same sums in another way."""
     monkeypatch.setattr(lean, "training", contextlib.nullcontext)
     said = []
     theirs = training.train_member(dataset, OPTIONS, 1, said.append)
     assert any("Train Overall MSE: 0." in text for text in said)  # upstream's own epoch, all of it
     ours = gears.members[0].network.state_dict()
-    assert all(torch.equal(ours[name], value) for name, value in theirs.network.state_dict().items())
+    torch.testing.assert_close(ours, theirs.network.state_dict(), rtol=0, atol=1e-5)
 
 
 def test_what_is_not_computed_is_said(dataset):
