@@ -132,6 +132,10 @@ class OpenAIInterpreter:
         if self._tls is None:
             self._tls = httpx2.create_ssl_context()
         host = self._host()
+        try:
+            httpx2.URL(self._url)
+        except httpx2.InvalidURL as error:
+            raise ConfigError(f"interpreter 'openai': base_url {self._url!r}: {error}") from error
         key = self._key()
         if key is None and self._userinfo is None and not _is_loopback(host):
             raise ConfigError(

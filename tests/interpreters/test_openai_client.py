@@ -507,7 +507,9 @@ class TestCheck:
     def test_loopback_needs_no_key(self, host):
         self.check(base_url=f"http://{host}/v1")
 
-    @pytest.mark.parametrize("url", ["ftp://h", "127.0.0.1", "http://", "http://[1", "http://127.0.0.1:99999/"])
+    @pytest.mark.parametrize(
+        "url", ["ftp://h", "127.0.0.1", "http://", "http://[1", "http://127.0.0.1:99999/", "http://127.0.0.1/v\x001"]
+    )
     def test_urls(self, url):
         with pytest.raises(ConfigError, match="base_url"):
             self.check(base_url=url)
