@@ -1,29 +1,40 @@
 """Where the lines of each case and repeat are in a journal of a run, so that it can be read cell by cell.
 
-Memory grows by two numbers a line. Of a line as the archive writes it only case and repeat are looked at; any other
-line is read whole, and is damaged where it is no JSON object. Whoever reads a line checks that it is what the index
-says.
+Memory grows by two numbers a line. Of a line only case and repeat are looked at; it is damaged where it is no JSON
+object. Whoever reads a line checks that it is what the index says.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
 from array import array
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+import msgspec
 from pydantic_core import from_json
 
 from evidence.errors import ArchiveError
-from evidence.journal import numbered_lines, read_line
+from evidence.journal import BLOCK, line_blocks, read_line
 from evidence.values import canonical_json
 
 _STARTS = (b'{"answers":[', b'{"case":"', b'{"calibrated":[', b'{"adapter_inputs":"', b'{"attempt":')
-"""How canonical lines begin. No text of a model comes before their `case`, and quotes inside a text are escaped."""
-_OWN = re.compile(rb'"case":"([ !#-\[\]-~]*)",.*?"repeat":(\d+)[,}]')
-_OPENED = re.compile(rb'"case":\{"id":"([ !#-\[\]-~]*)"')
+"""How canonical lines begin."""
+
+
+class _Case(msgspec.Struct, gc=False):
+    id: str
+
+
+class _Named(msgspec.Struct, gc=False):
+    """What a line says of its place; the rest of it is skipped."""
+
+    case: str | _Case
+    repeat: int | None = None
+
+
+_NAMED = msgspec.json.Decoder(_Named).decode_lines
 
 
 class Place(NamedTuple):
@@ -43,18 +54,17 @@ class LineIndex:
         self.path = path
         self.damaged: list[int] = []
         self._lines: dict[Place, array[int]] = {}
-        found: dict[tuple[bytes, bytes | None], array[int]] = {}
-        start = 0
-        for number, line in numbered_lines(path):
-            key = _canonical(line) or self._key(number, line)
-            if key is not None:
-                if key not in found:
-                    found[key] = array("q")
-                found[key].extend((number, start))
-            start += len(line)
-        for (case, repeat), lines in found.items():
-            place = Place(case.decode("utf-8", "surrogatepass"), None if repeat is None else int(repeat))
-            self._lines.setdefault(place, array("q")).extend(lines)
+        number, start = 0, 0
+        for lines in line_blocks(path, BLOCK):
+            for line, named in zip(lines, self._named(number, lines), strict=True):
+                number += 1
+                if named is not None:
+                    where = self._lines.get(named)  # type: ignore[call-overload]
+                    if where is None:
+                        where = self._lines[Place(*named)] = array("q")
+                    where.append(number)
+                    where.append(start)
+                start += len(line)
         if cases is not None:
             self._check_cases(frozenset(cases))
 
@@ -84,7 +94,17 @@ class LineIndex:
                     self.damaged.append(number)
                 del self._lines[place]
 
-    def _key(self, number: int, line: bytes) -> tuple[bytes, bytes | None] | None:
+    def _named(self, before: int, lines: list[bytes]) -> list[tuple[str, int | None] | None]:
+        """Case and repeat of each line, None for a damaged one; `before` is how many lines came before them."""
+        try:
+            found = _NAMED(b"".join(lines))
+            if len(found) == len(lines) and all([n.repeat is not None or isinstance(n.case, _Case) for n in found]):
+                return [(n.case, n.repeat) if isinstance(n.case, str) else (n.case.id, None) for n in found]
+        except (msgspec.MsgspecError, RecursionError):
+            pass
+        return [self._named_alone(number, line) for number, line in enumerate(lines, start=before + 1)]
+
+    def _named_alone(self, number: int, line: bytes) -> tuple[str, int | None] | None:
         record = read_line(line)
         if record is None:
             if line.strip():
@@ -97,7 +117,7 @@ class LineIndex:
             raise ArchiveError(f"{self.path} line {number}: expected a case and a repeat, got {case!r} and {repeat!r}")
         if not isinstance(case, str):
             raise ArchiveError(f"{self.path} line {number}: expected a case, got {case!r}")
-        return case.encode("utf-8", "surrogatepass"), None if repeat is None else str(repeat).encode()
+        return case, repeat
 
 
 class LineReader:
@@ -138,24 +158,12 @@ class LineReader:
             raise ArchiveError(f"cannot read {self.index.path}: {error.strerror}") from error
 
 
-def _canonical(line: bytes) -> tuple[bytes, bytes | None] | None:
-    """Case and repeat of a line that looks as the archive writes it; None where it does not."""
-    if not (line.startswith(_STARTS) and line.endswith(b"}\n")):
-        return None
-    at = line.find(b'"case":')
-    own = _OWN.match(line, at) if at >= 0 else None
-    if own is not None:
-        return own.group(1), own.group(2)
-    opened = _OPENED.match(line, at) if at >= 0 else None
-    return None if opened is None else (opened.group(1), None)
-
-
 def canonical_line(line: bytes) -> bytes | None:
     """The canonical JSON of a line, without its newline; None where the line is damaged.
 
     A line that looks as the archive writes it is taken as it is, once it is known to be JSON.
     """
-    if _canonical(line) is not None:
+    if line.startswith(_STARTS) and line.endswith(b"}\n"):
         with contextlib.suppress(ValueError):
             from_json(line, allow_inf_nan=False)
             return line[:-1]

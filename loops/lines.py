@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from evidence.contracts import Answer, Prediction, Readout
+from evidence.contracts import Case, Prediction, Readout
 from evidence.values import canonical_json
 from loops.cells import Cell
 from scoring.metrics import DIGITS, rounded
@@ -44,31 +45,35 @@ def _answer_format(status: str, label: str | None, reason: str) -> str:
     return template({**row, "reason": reason} if reason else row)
 
 
-def answer_text(answer: Answer) -> str:
+@functools.lru_cache(maxsize=16384)
+def answer_text(status: str, label: str | None, value: float | None, reason: str) -> str:
     """An answer as a line of scores/readouts.jsonl has it."""
-    return _answer_format(answer.status, answer.label, answer.reason) % number_text(answer.value)
+    return _answer_format(status, label, reason) % number_text(value)
 
 
 class ReadoutLines:
     """The lines of scores/readouts.jsonl, cell by cell, cells of a case one after the other."""
 
     def __init__(self) -> None:
-        self._cell: Cell | None = None
-        self._formats: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        self._case: Case | None = None
+        self._formats: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
 
     def of(self, cell: Cell) -> str:
         """One line for each readout."""
-        if self._cell is None or self._cell.case is not cell.case:
-            self._formats = {}
-        self._cell = cell
+        if self._case is not cell.case:
+            self._case, self._formats = cell.case, {}
         stages = tuple(cell.answers)
-        formats = self._formats.get((cell.measured, stages))
-        if formats is None:
-            formats = self._formats[cell.measured, stages] = [template(row) + "\n" for row in _rows(cell)]
-        texts: dict[str, Sequence[str]] = {stage: [answer_text(a) for a in cell.answers[stage]] for stage in stages}
-        texts["repeat"] = [str(cell.repeat)] * len(formats)
+        lines = self._formats.get((cell.measured, stages))
+        if lines is None:
+            rows = _rows(cell)
+            lines = self._formats[cell.measured, stages] = "".join([template(row) + "\n" for row in rows])
+        texts: dict[str, Iterable[str]] = {
+            stage: [answer_text(a.status, a.label, a.value, a.reason) for a in given]
+            for stage, given in cell.answers.items()
+        }
+        texts["repeat"] = itertools.repeat(str(cell.repeat), len(cell.case.readouts))
         columns = [texts[name] for name in sorted(texts)]
-        return "".join([line % values for line, values in zip(formats, zip(*columns, strict=True), strict=True)])
+        return lines % tuple(itertools.chain.from_iterable(zip(*columns, strict=True)))
 
 
 def _rows(cell: Cell) -> Iterator[dict[str, Any]]:

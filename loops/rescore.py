@@ -138,7 +138,7 @@ class Scoring:
             "class_balance": {},
         }
         if self._done:
-            queried = columns.was_queried()
+            queried = columns.queried
             groups = {"all": np.ones_like(queried), "queried": queried, "unqueried": ~queried}
             by_group = {group: columns.marks(where) for group, where in groups.items()}
             marks = {name: {group: by_group[group][name] for group in groups} for name in columns.rows}

@@ -10,6 +10,7 @@ from typing import Any
 
 from evidence.contracts import Usage
 from evidence.journal import call_of
+from loops import lean
 from loops.archive import Stepped
 from loops.config import Prices
 from loops.index import LineIndex, Place
@@ -27,13 +28,13 @@ class Totals:
         self._used: Counter[str] = Counter()
         self._unmetered = 0
 
-    def add(self, step: Stepped) -> None:
+    def add(self, step: Stepped | lean.Stepped) -> None:
         """Add a call."""
         self._ended[step.status, step.attempts] += 1
         self._unmetered += step.unmetered
         self.take(step.usage)
 
-    def take(self, usage: Usage) -> None:
+    def take(self, usage: Usage | lean.Usage) -> None:
         """Add tokens alone."""
         used, prompt, completion = self._used, usage.prompt_tokens, usage.completion_tokens
         if prompt is not None:

@@ -44,7 +44,7 @@ def test_damaged_lines_are_counted_and_an_unknown_case_is_an_error(tmp_path: Pat
     own = canonical_json(closed("a", 0))
     torn_in_the_middle = own.replace('"outcome":', "").replace('"a"', '"nobody"')
     found = index(tmp_path, own[:20], own, torn_in_the_middle, "[]")
-    assert found.damaged == [1, 4, 3]
+    assert found.damaged == [1, 3, 4]
     assert read(found, "a", 0) == [2]
     with pytest.raises(ArchiveError, match="lines of case 'nobody', which run.json does not have"):
         index(tmp_path, canonical_json(closed("nobody", 0)))

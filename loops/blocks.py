@@ -1,0 +1,129 @@
+"""What cells of a case that measured the same have in common, coded once: a block of table rows, one a readout."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evidence.contracts import Prediction
+from loops.cells import Cell
+
+SIMULATED = "simulator alone"
+ADAPTED = "simulator + adapter"
+CONSTANT = "constant (near zero)"
+MISSING = -1
+"""The code of a missing label."""
+
+
+class Predicted:
+    """Predictions by row of the table: label codes (MISSING), absolute errors, means, standard deviations (NaN)."""
+
+    def __init__(self) -> None:
+        self.label = array("h")
+        self.numbers = tuple(array("d") for _ in ("error", "mean", "sd"))
+
+    def fill(self, length: int) -> None:
+        """Append missing entries up to a length."""
+        lacking = length - len(self.label)
+        if lacking > 0:
+            self.label.extend(array("h", [MISSING]) * lacking)
+            for column in self.numbers:
+                column.extend(array("d", [math.nan]) * lacking)
+
+
+class Coded:
+    """The readouts of a case in codes; `codes` are those of the run, to which its labels are added."""
+
+    def __init__(self, cell: Cell, number: int, codes: dict[str, int]):
+        readouts = cell.case.readouts
+        for readout in readouts:
+            for label in readout.labels:
+                codes.setdefault(label, len(codes))
+        self.case = cell.case
+        self.codes = codes
+        self.names = [r.id for r in readouts]
+        self.widths = [len(r.labels) for r in readouts]
+        self.number = array("i", [number]) * len(readouts)
+        self.truth = array("h", [codes[t.label] for t in cell.truth])
+        self.place = array("h", [r.labels.index(t.label) for r, t in zip(readouts, cell.truth, strict=True)])
+        self.threshold = array("d", [_nan(r.threshold) for r in readouts])
+        self.value = array("d", [_nan(t.value) for t in cell.truth])
+        self.numeric = all(r.numeric for r in readouts)
+        self.blocks: dict[tuple[str, ...], int] = {}
+
+
+class Blocks:
+    """The table. Block k is `size[k]` rows from `start[k]`; predictions are by name of their row in the scores."""
+
+    def __init__(self) -> None:
+        self.start, self.size = array("q"), array("i")
+        self.case, self.truth, self.place, self.queried = array("i"), array("h"), array("h"), array("b")
+        self.threshold, self.value = array("d"), array("d")
+        self.rows: dict[str, Predicted] = {}
+        self.baselines: dict[str, Predicted] = {}
+
+    def of(self, coded: Coded, cell: Cell) -> int:
+        """The block of a cell, a new one where none measured the same before."""
+        found = coded.blocks.get(cell.measured)
+        if found is None:
+            found = coded.blocks[cell.measured] = len(self.start)
+            self._add(coded, cell)
+        return found
+
+    def finish(self) -> None:
+        """Make all columns equally long."""
+        for predicted in (*self.rows.values(), *self.baselines.values()):
+            predicted.fill(len(self.truth))
+
+    def places(self, blocks: array[int]) -> NDArray[np.intp]:
+        """The table rows of these blocks, one after the other."""
+        chosen = np.asarray(blocks)
+        size = np.asarray(self.size, dtype=np.intp)[chosen]
+        ends = np.cumsum(size)
+        return np.repeat(np.asarray(self.start, dtype=np.intp)[chosen] - ends + size, size) + np.arange(size.sum())
+
+    def _add(self, coded: Coded, cell: Cell) -> None:
+        self.start.append(len(self.truth))
+        self.size.append(len(coded.names))
+        if cell.simulated:
+            self._predicted(self.rows, SIMULATED, coded, cell.simulated)
+        if coded.numeric:
+            self._predicted(self.rows, CONSTANT, coded, [Prediction(readout=r, mean=0.0, sd=0.0) for r in coded.names])
+        if cell.adapted:
+            self._predicted(self.rows, ADAPTED, coded, cell.adapted)
+        for name, predictions in cell.baselines.items():
+            self._predicted(self.baselines, name, coded, predictions)
+        self.case.extend(coded.number)
+        self.truth.extend(coded.truth)
+        self.place.extend(coded.place)
+        self.threshold.extend(coded.threshold)
+        self.value.extend(coded.value)
+        self.queried.extend([name in cell.queried for name in coded.names])
+
+    def _predicted(
+        self, rows: dict[str, Predicted], name: str, coded: Coded, predictions: Sequence[Prediction]
+    ) -> None:
+        """Predictions by the readout they name; a readout without one is missing."""
+        row = rows.setdefault(name, Predicted())
+        row.fill(len(self.truth))
+        by_readout = {p.readout: p for p in predictions}
+        given = [by_readout.get(name) for name in coded.names]
+        mean = [math.nan if p is None else p.mean for p in given]
+        numbers = (
+            [abs(m - v) for m, v in zip(mean, coded.value, strict=True)],
+            mean,
+            [math.nan if p is None else p.sd for p in given],
+        )
+        row.label.extend(
+            MISSING if p is None else coded.codes[r.decide(p)] for r, p in zip(coded.case.readouts, given, strict=True)
+        )
+        for column, entries in zip(row.numbers, numbers, strict=True):
+            column.extend(entries)
+
+
+def _nan(value: float | None) -> float:
+    return math.nan if value is None else value
