@@ -46,7 +46,7 @@ class Coded:
         self.case = cell.case
         self.codes = codes
         self.names = [r.id for r in readouts]
-        self.widths = [len(r.labels) for r in readouts]
+        self.width = array("h", [len(r.labels) for r in readouts])
         self.number = array("i", [number]) * len(readouts)
         self.truth = array("h", [codes[t.label] for t in cell.truth])
         self.place = array("h", [r.labels.index(t.label) for r, t in zip(readouts, cell.truth, strict=True)])
@@ -62,7 +62,7 @@ class Blocks:
     def __init__(self) -> None:
         self.start, self.size = array("q"), array("i")
         self.case, self.truth, self.place, self.queried = array("i"), array("h"), array("h"), array("b")
-        self.threshold, self.value = array("d"), array("d")
+        self.width, self.threshold, self.value = array("h"), array("d"), array("d")
         self.rows: dict[str, Predicted] = {}
         self.baselines: dict[str, Predicted] = {}
 
@@ -79,13 +79,6 @@ class Blocks:
         for predicted in (*self.rows.values(), *self.baselines.values()):
             predicted.fill(len(self.truth))
 
-    def places(self, blocks: array[int]) -> NDArray[np.intp]:
-        """The table rows of these blocks, one after the other."""
-        chosen = np.asarray(blocks)
-        size = np.asarray(self.size, dtype=np.intp)[chosen]
-        ends = np.cumsum(size)
-        return np.repeat(np.asarray(self.start, dtype=np.intp)[chosen] - ends + size, size) + np.arange(size.sum())
-
     def _add(self, coded: Coded, cell: Cell) -> None:
         self.start.append(len(self.truth))
         self.size.append(len(coded.names))
@@ -100,6 +93,7 @@ class Blocks:
         self.case.extend(coded.number)
         self.truth.extend(coded.truth)
         self.place.extend(coded.place)
+        self.width.extend(coded.width)
         self.threshold.extend(coded.threshold)
         self.value.extend(coded.value)
         self.queried.extend([name in cell.queried for name in coded.names])
@@ -123,6 +117,12 @@ class Blocks:
         )
         for column, entries in zip(row.numbers, numbers, strict=True):
             column.extend(entries)
+
+
+def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The numbers from each start on, `size` of them, one after the other."""
+    before = np.cumsum(size) - size
+    return np.repeat(start - before, size) + np.arange(size.sum())
 
 
 def _nan(value: float | None) -> float:

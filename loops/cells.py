@@ -152,14 +152,14 @@ class _Shared:
             return
         if [a.readout for a in answers] != self._readouts:
             raise ArchiveError(f"step {step.step}: answers to {[a.readout for a in answers]}")
-        for options, answer in zip(self._options, answers, strict=True):
-            confidence, probabilities = answer.confidence, answer.probabilities
-            if answer.label not in options:
-                raise ArchiveError(f"step {step.step}: {answer.label!r} is no option of {answer.readout!r}")
-            if not (confidence is None or 0 <= confidence <= 1) or not (
-                probabilities is None or all(0 <= p <= 1 for p in probabilities)
+        for a, options in zip(answers, self._options, strict=True):
+            if a.label not in options:
+                raise ArchiveError(f"step {step.step}: {a.label!r} is no option of {a.readout!r}")
+            stated = a.confidence
+            if (stated is not None and not 0 <= stated <= 1) or (
+                a.probabilities is not None and not all(0 <= p <= 1 for p in a.probabilities)
             ):
-                raise ArchiveError(f"step {step.step}: a probability of {answer.readout!r} is not from 0 to 1")
+                raise ArchiveError(f"step {step.step}: a probability of {a.readout!r} is not from 0 to 1")
 
     def way(self, measured: tuple[str, ...]) -> _Way:
         """What measuring these, in this order, gives in every repeat."""
@@ -198,7 +198,7 @@ def _cell(shared: _Shared, repeat: int, parts: Parts) -> Cell:
     assert closed is not None  # noqa: S101 - only whole parts come here
     for turn in range(len(closed.measured)):
         shared.check_observation(parts.observed[turn].observation)
-    steps = tuple(parts.steps[key] for key in sorted(parts.steps, key=lambda k: (k[1], k[0])))
+    steps = tuple([parts.steps[step, turn] for turn, step in sorted([(turn, step) for step, turn in parts.steps])])
     for step in steps:
         shared.check_answers(step)
     way = shared.way(closed.measured)

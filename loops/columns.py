@@ -9,16 +9,19 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Predicted
+from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Predicted, spans
 from loops.cells import STAGES, Cell
 from loops.lean import Answer
 from scoring.metrics import Array, Marks
+
+AT_ONCE = 4096
+"""Answers of a stage that are coded at a time."""
 
 
 class Row(NamedTuple):
@@ -35,38 +38,34 @@ class Row(NamedTuple):
 
 
 class _Stage:
-    """The answers of one stage, in the order of the cells."""
+    """The answers of one stage, and the numbers of the cells that have it. `probabilities` go with the nth answer."""
 
-    def __init__(self) -> None:
-        self.label, self.given = array("h"), array("b")
-        self.value, self.confidence = array("d"), array("d")
-        self.probabilities: list[tuple[tuple[float, ...], int, int]] = []
+    def __init__(self, codes: Mapping[str, int]) -> None:
+        self.cells = array("i")
+        self.label, self.value, self.confidence = array("h"), array("d"), array("d")
+        self.probabilities: list[tuple[int, tuple[float, ...]]] = []
+        self._codes = codes
+        self._new: list[Answer] = []
 
-    def fill(self, length: int) -> None:
-        """Append missing entries up to a length."""
-        lacking = length - len(self.label)
-        if lacking > 0:
-            self.label.extend(array("h", [MISSING]) * lacking)
-            self.given.extend(array("b", [0]) * lacking)
-            for column in (self.value, self.confidence):
-                column.extend(array("d", [math.nan]) * lacking)
-
-    def add(self, answers: Sequence[Answer], coded: Coded) -> None:
+    def add(self, cell: int, answers: Sequence[Answer]) -> None:
         """Append the answers of a cell, in the order of its readouts."""
-        codes, nan = coded.codes, math.nan
-        self.label.extend([codes.get(a.label, MISSING) for a in answers])  # type: ignore[arg-type]
-        self.given.extend(array("b", [1]) * len(answers))
-        self.value.extend([nan if a.value is None else a.value for a in answers])
-        self.confidence.extend([nan if a.confidence is None else a.confidence for a in answers])
-        for place, width, a in zip(coded.place, coded.widths, answers, strict=True):
-            if a.probabilities is not None and a.label is not None:
-                self.probabilities.append((a.probabilities, place, width))
+        self.cells.append(cell)
+        self._new += answers
+        if len(self._new) > AT_ONCE:
+            self.take_up()
 
-    def row(self, truth: Array) -> Row:
-        """The row of the table, for these true values."""
-        label = np.asarray(self.label)
-        confidence = np.where(label == MISSING, np.nan, np.asarray(self.confidence))
-        return Row(label, np.abs(np.asarray(self.value) - truth), (confidence,), self.probabilities)
+    def take_up(self) -> None:
+        """Code the answers that were added since last time."""
+        new, codes, nan, before = self._new, self._codes, math.nan, len(self.label)
+        self.label.extend([MISSING if a.label is None else codes[a.label] for a in new])
+        self.value.extend([nan if a.value is None else a.value for a in new])
+        self.confidence.extend([nan if a.confidence is None or a.label is None else a.confidence for a in new])
+        self.probabilities += [
+            (before + n, a.probabilities)
+            for n, a in enumerate(new)
+            if a.probabilities is not None and a.label is not None
+        ]
+        self._new = []
 
 
 class Columns:
@@ -83,7 +82,7 @@ class Columns:
         self.balance: Counter[str] = Counter()
         self.rows: dict[str, Row] = {}
         self.given: dict[str, NDArray[np.bool_]] = {}
-        self.case, self.truth, self.place = (np.zeros(0, dtype=np.intp) for _ in range(3))
+        self.case, self.truth, self.place, self.width = (np.zeros(0, dtype=np.intp) for _ in range(4))
         self.threshold, self.value = np.zeros(0), np.zeros(0)
         self.queried = np.zeros(0, dtype=bool)
         self._order = {case: number for number, case in enumerate(cases)}
@@ -91,7 +90,6 @@ class Columns:
         self._blocks = Blocks()
         self._cells = array("i")
         self._stages: dict[str, _Stage] = {}
-        self._n = 0
         self._coded: Coded | None = None
 
     @property
@@ -106,28 +104,27 @@ class Columns:
             coded = self._coded = Coded(cell, self._order[cell.case.id], self.codes)
             self._numeric &= coded.numeric
             self.balance.update(t.label for t in cell.truth)
-        self._cells.append(self._blocks.of(coded, cell))
         for name, answers in cell.answers.items():
             stage = self._stages.get(name)
             if stage is None:
-                stage = self._stages[name] = _Stage()
-            stage.fill(self._n)
-            stage.add(answers, coded)
-        self._n += len(coded.names)
+                stage = self._stages[name] = _Stage(self.codes)
+            stage.add(len(self._cells), answers)
+        self._cells.append(self._blocks.of(coded, cell))
         self.done[cell.case.id] += 1
 
     def finish(self) -> None:
         """Make the columns of what was added: what a cell does not have is missing."""
-        blocks = self._blocks
+        blocks, cells = self._blocks, np.asarray(self._cells, dtype=np.intp)
         blocks.finish()
-        at = blocks.places(self._cells)
+        size = np.asarray(blocks.size, dtype=np.intp)[cells]
+        at = spans(np.asarray(blocks.start, dtype=np.intp)[cells], size)
         self.case, self.truth, self.place = (np.asarray(c)[at] for c in (blocks.case, blocks.truth, blocks.place))
+        self.width, self.queried = np.asarray(blocks.width)[at], np.asarray(blocks.queried)[at].astype(bool)
         self.threshold, self.value = np.asarray(blocks.threshold)[at], np.asarray(blocks.value)[at]
-        self.queried = np.asarray(blocks.queried)[at].astype(bool)
-        for stage in self._stages.values():
-            stage.fill(self._n)
-        self.given = {name: np.asarray(stage.given).astype(bool) for name, stage in self._stages.items()}
-        made = {name: stage.row(self.value) for name, stage in self._stages.items()}
+        start, made = np.cumsum(size) - size, {}
+        for name, stage in self._stages.items():
+            mine = np.asarray(stage.cells)
+            made[name] = self._stage(name, stage, spans(start[mine], size[mine]))
         made |= {name: _row(predicted, at) for name, predicted in blocks.rows.items()}
         baselines = {name: _row(blocks.baselines[name], at) for name in sorted(blocks.baselines)}
         self.rows = {
@@ -135,6 +132,19 @@ class Columns:
             **baselines,
             **{name: made[name] for name in (CONSTANT,) if name in made and self._numeric},
         }
+
+    def _stage(self, name: str, stage: _Stage, at: NDArray[np.intp]) -> Row:
+        """The row of a stage, whose answers are to the readouts `at`."""
+        stage.take_up()
+        given = self.given[name] = np.zeros(len(self.truth), dtype=bool)
+        given[at] = True
+        label = np.full(len(self.truth), MISSING, dtype=np.int16)
+        error, confidence = np.full(len(self.truth), np.nan), np.full(len(self.truth), np.nan)
+        label[at] = stage.label
+        error[at] = np.abs(np.asarray(stage.value) - self.value[at])
+        confidence[at] = stage.confidence
+        probabilities = [(p, int(self.place[at[n]]), int(self.width[at[n]])) for n, p in stage.probabilities]
+        return Row(label, error, (confidence,), probabilities)
 
     def marks(self, where: NDArray[np.bool_]) -> dict[str, Marks]:
         """Every row as marks of the readouts chosen by a mask."""

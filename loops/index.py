@@ -1,12 +1,13 @@
 """Where the lines of each case and repeat are in a journal of a run, so that it can be read cell by cell.
 
-Memory grows by two numbers a line. Of a line only case and repeat are looked at; it is damaged where it is no JSON
+Memory grows by three numbers for lines of one cell that follow each other. Of a line only case and repeat are looked at; it is damaged where it is no JSON
 object. Whoever reads a line checks that it is what the index says.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from array import array
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -53,46 +54,48 @@ class LineIndex:
     def __init__(self, path: Path, cases: Collection[str] | None):
         self.path = path
         self.damaged: list[int] = []
-        self._lines: dict[Place, array[int]] = {}
+        self._runs: dict[Place, array[int]] = {}
         number, start = 0, 0
         for lines in line_blocks(path, BLOCK):
-            for line, named in zip(lines, self._named(number, lines), strict=True):
-                number += 1
+            ends = list(itertools.accumulate(map(len, lines), initial=start))
+            at = 0
+            for named, same in itertools.groupby(self._named(number, lines)):
+                until = at + len(list(same))
                 if named is not None:
-                    where = self._lines.get(named)  # type: ignore[call-overload]
-                    if where is None:
-                        where = self._lines[Place(*named)] = array("q")
-                    where.append(number)
-                    where.append(start)
-                start += len(line)
+                    runs = self._runs.get(named)  # type: ignore[call-overload]
+                    if runs is None:
+                        runs = self._runs[Place(*named)] = array("q")
+                    runs.extend((number + at + 1, ends[at], ends[until] - ends[at]))
+                at = until
+            number, start = number + at, ends[at]
         if cases is not None:
             self._check_cases(frozenset(cases))
 
     def places(self) -> Iterator[Place]:
         """Every place that has lines, in the order first seen."""
-        return iter(self._lines)
+        return iter(self._runs)
 
     def __contains__(self, place: object) -> bool:
-        return place in self._lines
+        return place in self._runs
 
     def open(self) -> LineReader:
         """A reader of the lines."""
         return LineReader(self)
 
-    def lines_of(self, place: Place) -> array[int]:
-        """Number and first byte of each line of a place, by turns, in the order written."""
-        return self._lines.get(place, array("q"))
+    def runs_of(self, place: Place) -> array[int]:
+        """Lines of a place that follow each other: number of the first, its first byte, bytes of all; by turns."""
+        return self._runs.get(place, array("q"))
 
     def _check_cases(self, known: frozenset[str]) -> None:
         """Of lines of an unknown case, those that are no JSON after all are damaged."""
-        unknown = sorted((place for place in self._lines if place.case not in known), key=lambda place: place.case)
+        unknown = sorted((place for place in self._runs if place.case not in known), key=lambda place: place.case)
         with self.open() as reader:
             for place in unknown:
                 for number, line in reader.lines(place):
                     if read_line(line) is not None:
                         raise ArchiveError(f"{self.path}: lines of case {place.case!r}, which run.json does not have")
                     self.damaged.append(number)
-                del self._lines[place]
+                del self._runs[place]
 
     def _named(self, before: int, lines: list[bytes]) -> list[tuple[str, int | None] | None]:
         """Case and repeat of each line, None for a damaged one; `before` is how many lines came before them."""
@@ -141,19 +144,27 @@ class LineReader:
             self._file = None
 
     def lines(self, place: Place) -> Iterator[tuple[int, bytes]]:
-        """The lines of a place with their numbers, in the order written."""
-        where = self.index.lines_of(place)
+        """The lines of a place with their numbers, in the order written, without their newlines."""
+        for number, text in self._texts(place):
+            yield from enumerate(text.removesuffix(b"\n").split(b"\n"), start=number)
+
+    def text(self, place: Place) -> bytes:
+        """The lines of a place, one after the other."""
+        return b"\n".join([text for _, text in self._texts(place)])
+
+    def _texts(self, place: Place) -> Iterator[tuple[int, bytes]]:
+        """Lines that follow each other as one text, and the number of the first."""
+        runs = self.index.runs_of(place)
         try:
-            if self._file is None and where:
-                self._file, self._at = self.index.path.open("rb"), 0
-            for at in range(0, len(where), 2):
+            if self._file is None and runs:
+                self._file, self._at = self.index.path.open("rb", buffering=BLOCK), 0
+            for at in range(0, len(runs), 3):
                 assert self._file is not None  # noqa: S101 - opened above
-                start = where[at + 1]
+                number, start, size = runs[at : at + 3]
                 if self._at != start:  # the next line is there already
                     self._file.seek(start)
-                line = self._file.readline()
-                self._at = start + len(line)
-                yield where[at], line
+                self._at = start + size
+                yield number, self._file.read(size)
         except OSError as error:
             raise ArchiveError(f"cannot read {self.index.path}: {error.strerror}") from error
 

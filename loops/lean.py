@@ -111,28 +111,31 @@ class Closed(Lean, frozen=True, tag_field="event", tag="closed"):
 
 
 Event = Stepped | Selected | Observed | Closed
-_ANY = msgspec.json.Decoder(Event).decode
-_STEPPED = msgspec.json.Decoder(Stepped).decode
-_STEPPED_START = b'{"answers":'
-"""How a canonical `stepped` line begins: the commonest kind, whose decoder need not look for the kind first."""
+_DECODER = msgspec.json.Decoder(Event)
+
+
+def read_events(lines: bytes) -> list[Event] | None:
+    """The events of some lines of cells; None where a line has to be read alone."""
+    try:
+        events = _DECODER.decode_lines(lines)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    return events if all(map(_sound, events)) else None
 
 
 def read_event(line: bytes, path: Path, number: int, damaged: list[int]) -> Event | None:
     """The event of a line of a cell; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError."""
-    try:
-        event: Event = _STEPPED(line) if line.startswith(_STEPPED_START) else _ANY(line)
-        if _sound(event):
-            return event
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    full = event_of(line, path, number, damaged)
-    return None if full is None else msgspec.convert(full, Event, from_attributes=True)
+    event = event_of(line, path, number, damaged)
+    return None if event is None else msgspec.convert(event, Event, from_attributes=True)
 
 
 def _sound(event: Event) -> bool:
-    """Whether an event is what types say nothing of; parts of an observation are left to their own checks."""
+    """Whether an event keeps what its types do not say; parts of an observation are left to their own checks."""
     if isinstance(event, Stepped):
-        return all([(a.status == "answered") is (a.label is not None) for a in event.answers])
+        for a in event.answers:
+            if (a.status == "answered") is (a.label is None):
+                return False
+        return True
     return not isinstance(event, Observed) or not event.observation.parts
 
 

@@ -9,7 +9,7 @@ from evidence.errors import ArchiveError
 from loops.archive import Opened, RunRecord, event_of
 from loops.config import RunConfig
 from loops.index import LineIndex, LineReader, Place
-from loops.lean import Closed, Event, Observed, Selected, Stepped, read_event
+from loops.lean import Closed, Event, Observed, Selected, Stepped, read_event, read_events
 
 
 @dataclass
@@ -76,15 +76,24 @@ class RunEvents:
 
     def parts(self, reader: LineReader, place: Place) -> Parts:
         """What the run wrote of one case and repeat."""
-        parts, damaged = Parts(), list[int]()
+        parts, (case, repeat) = Parts(), place
+        events = read_events(reader.text(place))
+        if events is None or not all([event.case == case and event.repeat == repeat for event in events]):
+            events = self._one_by_one(reader, place)
+        for event in events:
+            parts.add(event)
+        return parts
+
+    def _one_by_one(self, reader: LineReader, place: Place) -> list[Event]:
+        """The events of a place, some of whose lines are damaged, or unlike those that the archive writes."""
+        events, damaged = [], list[int]()
         for number, line in reader.lines(place):
             event = read_event(line, self.index.path, number, damaged)
             if event is not None:
                 self._check(number, place, event.case, event.repeat)
-                parts.add(event)
-        if damaged:
-            self._found.update(damaged)
-        return parts
+                events.append(event)
+        self._found.update(damaged)
+        return events
 
     def _check(self, number: int, place: Place, *named: str | int | None) -> None:
         if named != place:

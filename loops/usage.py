@@ -25,8 +25,10 @@ class Totals:
 
     def __init__(self) -> None:
         self._ended: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        self._used: Counter[str] = Counter()
         self._unmetered = 0
+        self._prompt: int | None = None
+        self._completion: int | None = None
+        self._priced_prompt = self._priced_completion = 0
 
     def add(self, step: Stepped | lean.Stepped) -> None:
         """Add a call."""
@@ -36,19 +38,18 @@ class Totals:
 
     def take(self, usage: Usage | lean.Usage) -> None:
         """Add tokens alone."""
-        used, prompt, completion = self._used, usage.prompt_tokens, usage.completion_tokens
-        if prompt is not None:
-            used["prompt"] += prompt
-        if completion is not None:
-            used["completion"] += completion
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        self._prompt, self._completion = _sum(self._prompt, prompt), _sum(self._completion, completion)
         if prompt is not None and completion is not None:
-            used["priced prompt"] += prompt
-            used["priced completion"] += completion
+            self._priced_prompt += prompt
+            self._priced_completion += completion
 
     def __iadd__(self, other: Totals) -> Totals:
         self._ended += other._ended
-        self._used.update(other._used)  # unlike +=, keeps a sum of 0 tokens
         self._unmetered += other._unmetered
+        self._prompt, self._completion = _sum(self._prompt, other._prompt), _sum(self._completion, other._completion)
+        self._priced_prompt += other._priced_prompt
+        self._priced_completion += other._priced_completion
         return self
 
     def calls(self, prices: Prices | None) -> dict[str, Any]:
@@ -72,19 +73,22 @@ class Totals:
 
         `unmetered` counts replies without usage: tokens and cost are then lower bounds.
         """
-        priced = Usage(
-            prompt_tokens=self._used.get("priced prompt", 0), completion_tokens=self._used.get("priced completion", 0)
-        )
+        priced = Usage(prompt_tokens=self._priced_prompt, completion_tokens=self._priced_completion)
         cost = cost_of(priced, prices)
         return {
             "n": self._ended.total(),
             "n_attempts": sum(n * len(made) for (_, made), n in self._ended.items()),
-            "prompt_tokens": self._used.get("prompt"),
-            "completion_tokens": self._used.get("completion"),
+            "prompt_tokens": self._prompt,
+            "completion_tokens": self._completion,
             "unmetered": self._unmetered,
             "cost": None if cost is None else float(round(Decimal(0) + cost, 9)),
             "currency": None if prices is None else prices.currency,
         }
+
+
+def _sum(total: int | None, more: int | None) -> int | None:
+    """None counts nothing; of nothing there is no sum."""
+    return total if more is None else more if total is None else total + more
 
 
 def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> dict[str, Any]:
