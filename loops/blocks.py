@@ -20,18 +20,17 @@ MISSING = -1
 
 
 class Predicted:
-    """Predictions by row of the table: label codes (MISSING), absolute errors, means, standard deviations (NaN)."""
+    """Predictions by row of the table: label codes (MISSING), means and standard deviations (NaN)."""
 
     def __init__(self) -> None:
-        self.label = array("h")
-        self.numbers = tuple(array("d") for _ in ("error", "mean", "sd"))
+        self.label, self.mean, self.sd = array("h"), array("d"), array("d")
 
     def fill(self, length: int) -> None:
         """Append missing entries up to a length."""
         lacking = length - len(self.label)
         if lacking > 0:
             self.label.extend(array("h", [MISSING]) * lacking)
-            for column in self.numbers:
+            for column in (self.mean, self.sd):
                 column.extend(array("d", [math.nan]) * lacking)
 
 
@@ -102,21 +101,16 @@ class Blocks:
         self, rows: dict[str, Predicted], name: str, coded: Coded, predictions: Sequence[Prediction]
     ) -> None:
         """Predictions by the readout they name; a readout without one is missing."""
-        row = rows.setdefault(name, Predicted())
+        row = rows.get(name)
+        if row is None:
+            row = rows[name] = Predicted()
         row.fill(len(self.truth))
         by_readout = {p.readout: p for p in predictions}
         given = [by_readout.get(name) for name in coded.names]
-        mean = [math.nan if p is None else p.mean for p in given]
-        numbers = (
-            [abs(m - v) for m, v in zip(mean, coded.value, strict=True)],
-            mean,
-            [math.nan if p is None else p.sd for p in given],
-        )
-        row.label.extend(
-            MISSING if p is None else coded.codes[r.decide(p)] for r, p in zip(coded.case.readouts, given, strict=True)
-        )
-        for column, entries in zip(row.numbers, numbers, strict=True):
-            column.extend(entries)
+        codes, readouts = coded.codes, coded.case.readouts
+        row.label.extend([MISSING if p is None else codes[r.decide(p)] for r, p in zip(readouts, given, strict=True)])
+        row.mean.extend([math.nan if p is None else p.mean for p in given])
+        row.sd.extend([math.nan if p is None else p.sd for p in given])
 
 
 def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -125,8 +125,8 @@ class Columns:
         for name, stage in self._stages.items():
             mine = np.asarray(stage.cells)
             made[name] = self._stage(name, stage, spans(start[mine], size[mine]))
-        made |= {name: _row(predicted, at) for name, predicted in blocks.rows.items()}
-        baselines = {name: _row(blocks.baselines[name], at) for name in sorted(blocks.baselines)}
+        made |= {name: _row(predicted, at, self.value) for name, predicted in blocks.rows.items()}
+        baselines = {name: _row(blocks.baselines[name], at, self.value) for name in sorted(blocks.baselines)}
         self.rows = {
             **{name: made[name] for name in (*STAGES, SIMULATED, ADAPTED) if name in made},
             **baselines,
@@ -160,6 +160,6 @@ class Columns:
         return ~np.isnan(mean) & ~np.isnan(self.threshold)
 
 
-def _row(predicted: Predicted, at: NDArray[np.intp]) -> Row:
-    error, mean, sd = (np.asarray(column)[at] for column in predicted.numbers)
-    return Row(np.asarray(predicted.label)[at], error, (mean, sd))
+def _row(predicted: Predicted, at: NDArray[np.intp], value: Array) -> Row:
+    mean, sd = np.asarray(predicted.mean)[at], np.asarray(predicted.sd)[at]
+    return Row(np.asarray(predicted.label)[at], np.abs(mean - value), (mean, sd))

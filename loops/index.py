@@ -1,7 +1,7 @@
 """Where the lines of each case and repeat are in a journal of a run, so that it can be read cell by cell.
 
-Memory grows by three numbers for lines of one cell that follow each other. Of a line only case and repeat are looked at; it is damaged where it is no JSON
-object. Whoever reads a line checks that it is what the index says.
+Memory grows by three numbers for lines of one cell that follow each other. Of a line only case and repeat are looked
+at; it is damaged where it is no JSON object. Whoever reads a line checks that it is what the index says.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -97,12 +97,14 @@ class LineIndex:
                     self.damaged.append(number)
                 del self._runs[place]
 
-    def _named(self, before: int, lines: list[bytes]) -> list[tuple[str, int | None] | None]:
+    def _named(self, before: int, lines: list[bytes]) -> Sequence[tuple[str, int | None] | None]:
         """Case and repeat of each line, None for a damaged one; `before` is how many lines came before them."""
         try:
             found = _NAMED(b"".join(lines))
-            if len(found) == len(lines) and all([n.repeat is not None or isinstance(n.case, _Case) for n in found]):
-                return [(n.case, n.repeat) if isinstance(n.case, str) else (n.case.id, None) for n in found]
+            named = [(n.case, n.repeat) if isinstance(n.case, str) else (n.case.id, None) for n in found]
+            unnamed = [n for n in found if n.repeat is None and isinstance(n.case, str)]
+            if len(named) == len(lines) and not unnamed:
+                return named
         except (msgspec.MsgspecError, RecursionError):
             pass
         return [self._named_alone(number, line) for number, line in enumerate(lines, start=before + 1)]

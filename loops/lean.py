@@ -132,10 +132,7 @@ def read_event(line: bytes, path: Path, number: int, damaged: list[int]) -> Even
 def _sound(event: Event) -> bool:
     """Whether an event keeps what its types do not say; parts of an observation are left to their own checks."""
     if isinstance(event, Stepped):
-        for a in event.answers:
-            if (a.status == "answered") is (a.label is None):
-                return False
-        return True
+        return not [a for a in event.answers if (a.status == "answered") is (a.label is None)]
     return not isinstance(event, Observed) or not event.observation.parts
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from evidence.contracts import Case, Prediction, Readout
 from evidence.values import canonical_json
 from loops.cells import Cell
-from scoring.metrics import DIGITS, rounded
+from scoring.metrics import DIGITS
 
 SLOT: Final = "\x00slot"
 """Stands in a row for the value that differs from line to line."""
@@ -65,8 +65,7 @@ class ReadoutLines:
         stages = tuple(cell.answers)
         lines = self._formats.get((cell.measured, stages))
         if lines is None:
-            rows = _rows(cell)
-            lines = self._formats[cell.measured, stages] = "".join([template(row) + "\n" for row in rows])
+            lines = self._formats[cell.measured, stages] = "".join(_formats(cell))
         texts: dict[str, Iterable[str]] = {
             stage: [answer_text(a.status, a.label, a.value, a.reason) for a in given]
             for stage, given in cell.answers.items()
@@ -76,25 +75,31 @@ class ReadoutLines:
         return lines % tuple(itertools.chain.from_iterable(zip(*columns, strict=True)))
 
 
-def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
-    """The rows of a cell without what may differ from repeat to repeat."""
+def _formats(cell: Cell) -> Iterator[str]:
+    """The formats of a cell's lines, with `%s` for what may differ from repeat to repeat."""
+    case, slots = _text(cell.case.id), dict.fromkeys(("repeat", *cell.answers), "%s")
     simulated = {p.readout: p for p in cell.simulated}
     adapted = {p.readout: p for p in cell.adapted}
     for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
-        row: dict[str, Any] = {
-            "case": cell.case.id,
-            "repeat": SLOT,
-            "readout": readout.id,
-            "queried": readout.id in cell.queried,
-            "truth": {"label": truth.label, "value": rounded(truth.value)},
-            "threshold": readout.threshold,
-            **dict.fromkeys(cell.answers, SLOT),
+        fields = {
+            "case": case,
+            "readout": _text(readout.id),
+            "queried": "true" if readout.id in cell.queried else "false",
+            "truth": f'{{"label":{_text(truth.label)},"value":{number_text(truth.value)}}}',
+            "threshold": "null" if readout.threshold is None else float.__repr__(readout.threshold),
+            **slots,
         }
         for name, by_readout in (("simulator", simulated), ("adapted", adapted)):
             if readout.id in by_readout:
-                row[name] = _predicted(readout, by_readout[readout.id])
-        yield row
+                fields[name] = _predicted(readout, by_readout[readout.id])
+        yield "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}\n"
 
 
-def _predicted(readout: Readout, p: Prediction) -> dict[str, Any]:
-    return {"mean": rounded(p.mean), "sd": rounded(p.sd), "label": readout.decide(p)}
+def _predicted(readout: Readout, p: Prediction) -> str:
+    return f'{{"label":{_text(readout.decide(p))},"mean":{number_text(p.mean)},"sd":{number_text(p.sd)}}}'
+
+
+@functools.lru_cache(maxsize=4096)
+def _text(text: str) -> str:
+    """The canonical JSON of a text, for a format."""
+    return _escaped(canonical_json(text))

@@ -78,7 +78,7 @@ class RunEvents:
         """What the run wrote of one case and repeat."""
         parts, (case, repeat) = Parts(), place
         events = read_events(reader.text(place))
-        if events is None or not all([event.case == case and event.repeat == repeat for event in events]):
+        if events is None or [event for event in events if event.case != case or event.repeat != repeat]:
             events = self._one_by_one(reader, place)
         for event in events:
             parts.add(event)

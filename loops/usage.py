@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("selec
 
 
 class Totals:
-    """Sums over calls, added one by one."""
+    """Sums over calls."""
 
     def __init__(self) -> None:
         self._ended: Counter[tuple[str, tuple[str, ...]]] = Counter()
@@ -30,19 +30,19 @@ class Totals:
         self._completion: int | None = None
         self._priced_prompt = self._priced_completion = 0
 
-    def add(self, step: Stepped | lean.Stepped) -> None:
-        """Add a call."""
-        self._ended[step.status, step.attempts] += 1
-        self._unmetered += step.unmetered
-        self.take(step.usage)
+    def add(self, steps: Sequence[Stepped | lean.Stepped]) -> None:
+        """Add calls."""
+        self._ended.update([(step.status, step.attempts) for step in steps])
+        self._unmetered += sum([step.unmetered for step in steps])
+        self.take([step.usage for step in steps])
 
-    def take(self, usage: Usage | lean.Usage) -> None:
+    def take(self, usages: Sequence[Usage | lean.Usage]) -> None:
         """Add tokens alone."""
-        prompt, completion = usage.prompt_tokens, usage.completion_tokens
-        self._prompt, self._completion = _sum(self._prompt, prompt), _sum(self._completion, completion)
-        if prompt is not None and completion is not None:
-            self._priced_prompt += prompt
-            self._priced_completion += completion
+        self._prompt = _sum(self._prompt, *[used.prompt_tokens for used in usages])
+        self._completion = _sum(self._completion, *[used.completion_tokens for used in usages])
+        priced = [u for u in usages if u.prompt_tokens is not None and u.completion_tokens is not None]
+        self._priced_prompt += sum([u.prompt_tokens or 0 for u in priced])
+        self._priced_completion += sum([u.completion_tokens or 0 for u in priced])
 
     def __iadd__(self, other: Totals) -> Totals:
         self._ended += other._ended
@@ -86,9 +86,10 @@ class Totals:
         }
 
 
-def _sum(total: int | None, more: int | None) -> int | None:
-    """None counts nothing; of nothing there is no sum."""
-    return total if more is None else more if total is None else total + more
+def _sum(*numbers: int | None) -> int | None:
+    """The sum of those that are known; None where none is."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> dict[str, Any]:
@@ -102,14 +103,13 @@ def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> di
                     call = call_of(line, calls, number, [])
                     if call is not None:
                         n += 1
-                        totals.take(call.reply.usage)
+                        totals.take([call.reply.usage])
     used = totals.usage(prices)
     return {"n_attempts": n, **{key: used[key] for key in ("prompt_tokens", "completion_tokens", "cost")}}
 
 
-def calls_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:
+def calls_of(steps: Sequence[Stepped], prices: Prices | None) -> dict[str, Any]:
     """How calls ended, attempt by attempt, and what they used."""
     totals = Totals()
-    for step in steps:
-        totals.add(step)
+    totals.add(steps)
     return totals.calls(prices)
