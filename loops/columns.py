@@ -60,11 +60,13 @@ class _Stage:
         self.label.extend([MISSING if a.label is None else codes[a.label] for a in new])
         self.value.extend([nan if a.value is None else a.value for a in new])
         self.confidence.extend([nan if a.confidence is None or a.label is None else a.confidence for a in new])
-        self.probabilities += [
-            (before + n, a.probabilities)
-            for n, a in enumerate(new)
-            if a.probabilities is not None and a.label is not None
-        ]
+        stated = [a.probabilities for a in new]
+        if stated.count(None) < len(stated):
+            self.probabilities += [
+                (before + n, p)
+                for n, (a, p) in enumerate(zip(new, stated, strict=True))
+                if p is not None and a.label is not None
+            ]
         self._new = []
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from evidence.contracts import Case, Prediction, Readout
@@ -40,15 +39,15 @@ def number_text(value: float | None) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _answer_format(status: str, label: str | None, reason: str) -> str:
-    row: dict[str, Any] = {"status": status, "label": label, "value": SLOT}
-    return template({**row, "reason": reason} if reason else row)
+def _text(text: str | None) -> str:
+    return canonical_json(text)
 
 
 @functools.lru_cache(maxsize=16384)
 def answer_text(status: str, label: str | None, value: float | None, reason: str) -> str:
     """An answer as a line of scores/readouts.jsonl has it."""
-    return _answer_format(status, label, reason) % number_text(value)
+    why = f'"reason":{canonical_json(reason)},' if reason else ""
+    return f'{{"label":{_text(label)},{why}"status":{_text(status)},"value":{number_text(value)}}}'
 
 
 class ReadoutLines:
@@ -56,28 +55,36 @@ class ReadoutLines:
 
     def __init__(self) -> None:
         self._case: Case | None = None
-        self._formats: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        self._pieces: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
 
     def of(self, cell: Cell) -> str:
         """One line for each readout."""
         if self._case is not cell.case:
-            self._case, self._formats = cell.case, {}
+            self._case, self._pieces = cell.case, {}
         stages = tuple(cell.answers)
-        lines = self._formats.get((cell.measured, stages))
-        if lines is None:
-            lines = self._formats[cell.measured, stages] = "".join(_formats(cell))
-        texts: dict[str, Iterable[str]] = {
-            stage: [answer_text(a.status, a.label, a.value, a.reason) for a in given]
-            for stage, given in cell.answers.items()
-        }
-        texts["repeat"] = itertools.repeat(str(cell.repeat), len(cell.case.readouts))
-        columns = [texts[name] for name in sorted(texts)]
-        return lines % tuple(itertools.chain.from_iterable(zip(*columns, strict=True)))
+        pieces = self._pieces.get((cell.measured, stages))
+        if pieces is None:
+            pieces = self._pieces[cell.measured, stages] = _pieces(cell)
+        made, width = pieces.copy(), 2 * (len(stages) + 1)
+        for n, name in enumerate(sorted((*stages, "repeat"))):
+            if name == "repeat":
+                made[2 * n + 1 :: width] = [str(cell.repeat)] * len(cell.case.readouts)
+            else:
+                answers = cell.answers[name]
+                made[2 * n + 1 :: width] = [answer_text(a.status, a.label, a.value, a.reason) for a in answers]
+        return "".join(made)
 
 
-def _formats(cell: Cell) -> Iterator[str]:
-    """The formats of a cell's lines, with `%s` for what may differ from repeat to repeat."""
-    case, slots = _text(cell.case.id), dict.fromkeys(("repeat", *cell.answers), "%s")
+def _pieces(cell: Cell) -> list[str]:
+    """The text of a cell's lines in pieces: every other one, empty, is what may differ from repeat to repeat."""
+    fixed = "".join(_lines(cell)).split(SLOT)  # no other NUL is in canonical JSON
+    pieces = [""] * (2 * len(fixed) - 1)
+    pieces[::2] = fixed
+    return pieces
+
+
+def _lines(cell: Cell) -> Iterator[str]:
+    case, slots = _text(cell.case.id), dict.fromkeys(("repeat", *cell.answers), SLOT)
     simulated = {p.readout: p for p in cell.simulated}
     adapted = {p.readout: p for p in cell.adapted}
     for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
@@ -97,9 +104,3 @@ def _formats(cell: Cell) -> Iterator[str]:
 
 def _predicted(readout: Readout, p: Prediction) -> str:
     return f'{{"label":{_text(readout.decide(p))},"mean":{number_text(p.mean)},"sd":{number_text(p.sd)}}}'
-
-
-@functools.lru_cache(maxsize=4096)
-def _text(text: str) -> str:
-    """The canonical JSON of a text, for a format."""
-    return _escaped(canonical_json(text))
