@@ -20,7 +20,7 @@ from loops.cells import STAGES, Cell
 from loops.lean import Answer
 from scoring.metrics import Array, Marks
 
-AT_ONCE = 4096
+AT_ONCE = 512
 """Answers of a stage that are coded at a time."""
 
 

@@ -152,7 +152,7 @@ class LineReader:
 
     def text(self, place: Place) -> bytes:
         """The lines of a place, one after the other."""
-        return b"\n".join([text for _, text in self._texts(place)])
+        return b"".join([text for _, text in self._texts(place)])
 
     def _texts(self, place: Place) -> Iterator[tuple[int, bytes]]:
         """Lines that follow each other as one text, and the number of the first."""

@@ -32,7 +32,7 @@ from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
 
-STEPS_AT_ONCE = 1024
+STEPS_AT_ONCE = 128
 """Steps that are counted at a time."""
 
 

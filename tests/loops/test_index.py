@@ -21,8 +21,11 @@ def index(tmp_path: Path, *lines: str) -> LineIndex:
 
 
 def read(found: LineIndex, case: str, repeat: int | None) -> list[int]:
+    place = Place(case, repeat)
     with found.open() as reader:
-        return [number for number, _ in reader.lines(Place(case, repeat))]
+        lines = list(reader.lines(place))
+        assert reader.text(place) == b"".join(line + b"\n" for _, line in lines)
+    return [number for number, _ in lines]
 
 
 def test_lines_are_found_by_case_and_repeat_however_they_were_written(tmp_path: Path) -> None:

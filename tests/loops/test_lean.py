@@ -171,6 +171,23 @@ def test_every_line_that_the_archive_writes_is_read_at_once(event) -> None:
     assert found == [plain(event)] or (found is None and big)
 
 
+def test_parts_of_an_observation_are_left_to_the_contracts() -> None:
+    shown = contracts.Table(name="t", columns=("a",), rows=((1,),))
+    observed = archive.Observed(
+        case="a",
+        repeat=0,
+        turn=0,
+        observation=contracts.Observation(measurement="m", parts=(shown,)),
+        calibrated=(),
+    )
+    line = canonical_json(observed).encode()
+    assert lean.read_events(line) is None
+    found = lean.read_event(line, Path("events.jsonl"), 1, [])
+    assert isinstance(found, lean.Observed)
+    assert found.observation.parts == (shown,)
+    assert found.observation == lean.observation(observed.observation)
+
+
 @given(changed())
 @example(b'{"event":"closed","case":"a","repeat":0,"outcome":"complete","event":"stepped"}')
 @example(b'{"case":"a","case":"b","event":"closed","outcome":"complete","repeat":0,"repeat":1}')
