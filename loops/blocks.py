@@ -25,6 +25,12 @@ class Predicted:
     def __init__(self) -> None:
         self.label, self.mean, self.sd = array("h"), array("d"), array("d")
 
+    def add(self, label: Sequence[int], mean: Sequence[float], sd: Sequence[float]) -> None:
+        """Append the entries of a block."""
+        self.label.extend(label)
+        self.mean.extend(mean)
+        self.sd.extend(sd)
+
     def fill(self, length: int) -> None:
         """Append missing entries up to a length."""
         lacking = length - len(self.label)
@@ -82,13 +88,15 @@ class Blocks:
         self.start.append(len(self.truth))
         self.size.append(len(coded.names))
         if cell.simulated:
-            self._predicted(self.rows, SIMULATED, coded, cell.simulated)
+            self._add_predicted(self.rows, SIMULATED, coded, cell.simulated)
         if coded.numeric:
-            self._predicted(self.rows, CONSTANT, coded, [Prediction(readout=r, mean=0.0, sd=0.0) for r in coded.names])
+            zeros = [0.0] * len(coded.names)
+            near_zero = [coded.codes[r.classify(0.0)] for r in coded.case.readouts]
+            self._row(self.rows, CONSTANT).add(near_zero, zeros, zeros)
         if cell.adapted:
-            self._predicted(self.rows, ADAPTED, coded, cell.adapted)
+            self._add_predicted(self.rows, ADAPTED, coded, cell.adapted)
         for name, predictions in cell.baselines.items():
-            self._predicted(self.baselines, name, coded, predictions)
+            self._add_predicted(self.baselines, name, coded, predictions)
         self.case.extend(coded.number)
         self.truth.extend(coded.truth)
         self.place.extend(coded.place)
@@ -97,20 +105,25 @@ class Blocks:
         self.value.extend(coded.value)
         self.queried.extend([name in cell.queried for name in coded.names])
 
-    def _predicted(
+    def _add_predicted(
         self, rows: dict[str, Predicted], name: str, coded: Coded, predictions: Sequence[Prediction]
     ) -> None:
         """Predictions by the readout they name; a readout without one is missing."""
-        row = rows.get(name)
-        if row is None:
-            row = rows[name] = Predicted()
-        row.fill(len(self.truth))
         by_readout = {p.readout: p for p in predictions}
         given = [by_readout.get(name) for name in coded.names]
         codes, readouts = coded.codes, coded.case.readouts
-        row.label.extend([MISSING if p is None else codes[r.decide(p)] for r, p in zip(readouts, given, strict=True)])
-        row.mean.extend([math.nan if p is None else p.mean for p in given])
-        row.sd.extend([math.nan if p is None else p.sd for p in given])
+        self._row(rows, name).add(
+            [MISSING if p is None else codes[r.decide(p)] for r, p in zip(readouts, given, strict=True)],
+            [math.nan if p is None else p.mean for p in given],
+            [math.nan if p is None else p.sd for p in given],
+        )
+
+    def _row(self, rows: dict[str, Predicted], name: str) -> Predicted:
+        """A row with an entry for each of the readouts before."""
+        if name not in rows:
+            rows[name] = Predicted()
+        rows[name].fill(len(self.truth))
+        return rows[name]
 
 
 def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -160,7 +160,8 @@ def _mean(values: Array) -> float | None:
 
 def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
     ids = affordable([], cell.case, cost)
-    menu = [cell.case.measurement(m) for m in ids]
+    entries = {m.id: m for m in cell.case.menu}
+    menu = [entries[m] for m in ids]
     sealed = {o.measurement: o for o in cell.sealed}
     assert cell.inputs is not None  # noqa: S101 - only cells with a simulator come here
     after = {m: _outcome(cell, adapter.calibrate(cell.inputs, [sealed[m]])) for m in ids}
@@ -244,8 +245,9 @@ def _random(tried: Tried) -> dict[str, Any] | None:
     if not tried.after:
         return None
     outcomes = list(tried.after.values())
-    errors = np.array([math.nan if o.mae is None else o.mae for o in outcomes])
-    return {"right": rounded(sum(o.right for o in outcomes) / len(outcomes)), "mae": _mean(errors)}
+    errors = [o.mae for o in outcomes if o.mae is not None]
+    mae = rounded(math.fsum(errors) / len(errors)) if errors else None
+    return {"right": rounded(sum(o.right for o in outcomes) / len(outcomes)), "mae": mae}
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:
