@@ -6,6 +6,7 @@ Readers skip torn lines and say which; writers never remove them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -17,6 +18,9 @@ from pydantic import ValidationError
 from evidence.contracts import Reply, Step
 from evidence.errors import ArchiveError
 from evidence.values import NonNegative, Value, canonical_json
+
+BLOCK = 1 << 20
+"""Bytes of lines that are read at a time."""
 
 
 class CallRecord(Value):
@@ -117,11 +121,17 @@ def read_line(line: bytes) -> dict[str, Any] | None:
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a file as they are, counted from 1; a file that does not exist has none. Raises ArchiveError."""
+    yield from enumerate(itertools.chain.from_iterable(line_blocks(path, BLOCK)), start=1)
+
+
+def line_blocks(path: Path, size: int) -> Iterator[list[bytes]]:
+    """The lines of a file as they are, about `size` bytes at a time, as `numbered_lines` gives them."""
     if not path.exists():
         return
     try:
         with path.open("rb") as file:
-            yield from enumerate(file, start=1)
+            while lines := file.readlines(size):
+                yield lines
     except OSError as error:
         raise ArchiveError(f"cannot read {path}: {error.strerror}") from error
 

@@ -368,9 +368,10 @@ def read_blob(folder: Path, sha256: str) -> bytes:
     """The bytes of a blob, checked against their name. Raises ArchiveError."""
     if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
         raise ArchiveError(f"{folder}: {sha256!r} is not the sha256 of a blob")
-    path = folder / "blobs" / sha256
+    path = f"{folder}/blobs/{sha256}"
     try:
-        data = path.read_bytes()
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs as much as the reading
+            data = file.read()
     except OSError as error:
         raise ArchiveError(f"blob {path} cannot be read: {error.strerror}") from error
     if sha256_of(data) != sha256:

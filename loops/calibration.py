@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from loops.blocks import ADAPTED, SIMULATED
 from loops.cells import STAGES
-from loops.columns import ADAPTED, SIMULATED, Columns, Row
+from loops.columns import Columns, Row
 from scoring.calibration import (
     Calibration,
     calibration,
@@ -40,9 +41,9 @@ def calibration_block(columns: Columns) -> dict[str, Any]:
 
 
 def _confidence(columns: Columns, row: Row) -> dict[str, Any]:
-    stated = np.asarray(row.more[0])
+    stated = row.more[0]
     there = ~np.isnan(stated)
-    right = np.asarray(row.label) == np.asarray(columns.truth)
+    right = row.label == columns.truth
     return _plain(confidence_calibration(stated[there], right[there]))
 
 
@@ -57,14 +58,14 @@ def _probabilities(row: Row) -> dict[str, Any]:
 
 def _of_predictions(columns: Columns, row: Row) -> dict[str, Any]:
     there = columns.predicted(row)
-    mean, sd = (np.asarray(column)[there] for column in row.more)
-    threshold, value = np.asarray(columns.threshold)[there], np.asarray(columns.value)[there]
+    mean, sd = (column[there] for column in row.more)
+    threshold, value = columns.threshold[there], columns.value[there]
     table = normal_class_probabilities(mean, sd, threshold)
     spread = (sd > 0) & ~np.isnan(value)
     n = int(spread.sum())
     covered = {f"{c.level:g}": c.covered for c in interval_coverage(mean[spread], sd[spread], value[spread])}
     return {
-        "probabilities": _plain(calibration(table, np.asarray(columns.place)[there])),
+        "probabilities": _plain(calibration(table, columns.place[there])),
         "coverage": {"n": n, "n_without_sd": len(mean) - n, "covered": covered},
     }
 

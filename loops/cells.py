@@ -8,18 +8,21 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from pydantic import ValidationError
 
 from evidence.checks import check_truth
-from evidence.contracts import Adapter, AdapterInputs, Answer, Case, Observation, Prediction, Request, Truth
+from evidence.contracts import Adapter, AdapterInputs, Case, Observation, Prediction, Request, Truth
 from evidence.errors import ArchiveError, ConfigError, ContractError
 from evidence.journal import CallRecord, call_of
 from evidence.registry import ADAPTERS
 from evidence.strict_yaml import parse_value
 from interpreters.reply import parse_reply
-from loops.archive import Opened, RunRecord, Stepped, read_blob
+from loops import lean
+from loops.archive import Opened, RunRecord, read_blob
 from loops.config import RunConfig, build
 from loops.index import LineIndex, LineReader, Place
+from loops.lean import Answer, Stepped
 from loops.run_events import Parts, RunEvents
 
 STAGES = {"initial": "predict", "reviewed": "review", "revised": "revise"}
@@ -113,8 +116,8 @@ class Cells:
             if call is None or stepped is None or call.step == "select" or call.attempt != len(stepped.attempts):
                 continue
             parsed = parse_reply(archived_request(call), call.reply)
-            reading = {"answers": parsed.answers, "status": parsed.status}
-            parts.steps[call.step, call.turn] = stepped.model_copy(update=reading)
+            answers = tuple(lean.answer(a) for a in parsed.answers)
+            parts.steps[call.step, call.turn] = msgspec.structs.replace(stepped, answers=answers, status=parsed.status)
 
 
 class _Shared:
@@ -129,26 +132,34 @@ class _Shared:
         self.inputs = inputs
         self._adapter = adapter
         self._readouts = [r.id for r in opened.case.readouts]
+        self._options = [frozenset((*r.labels, None)) for r in opened.case.readouts]
         self._sealed = {o.measurement: o for o in opened.sealed}
+        self._measured: dict[str, lean.Observation] = {}
         self._ways: dict[tuple[str, ...], _Way] = {}
 
-    def check_observation(self, observation: Observation) -> None:
+    def check_observation(self, observation: lean.Observation) -> None:
         """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""
-        if self._sealed.get(observation.measurement) != observation:
-            raise ArchiveError(f"the observation {observation.measurement!r} differs from the sealed one")
+        name = observation.measurement
+        if name not in self._measured and name in self._sealed:
+            self._measured[name] = lean.observation(self._sealed[name])
+        if self._measured.get(name) != observation:
+            raise ArchiveError(f"the observation {name!r} differs from the sealed one")
 
     def check_answers(self, step: Stepped) -> None:
         """Raise ArchiveError unless answers are to the readouts asked, in order, with labels that were options."""
-        if not step.answers:
+        answers = step.answers
+        if not answers:
             return
-        if [a.readout for a in step.answers] != self._readouts:
-            raise ArchiveError(f"step {step.step}: answers to {[a.readout for a in step.answers]}")
-        for readout, answer in zip(self.opened.case.readouts, step.answers, strict=True):
-            if answer.label is not None and answer.label not in readout.labels:
-                raise ArchiveError(f"step {step.step}: {answer.label!r} is no option of {readout.id!r}")
-            stated = () if answer.confidence is None else (answer.confidence,)
-            if not all(0 <= p <= 1 for p in (*stated, *(answer.probabilities or ()))):
-                raise ArchiveError(f"step {step.step}: a probability of {readout.id!r} is not from 0 to 1")
+        if [a.readout for a in answers] != self._readouts:
+            raise ArchiveError(f"step {step.step}: answers to {[a.readout for a in answers]}")
+        for a, options in zip(answers, self._options, strict=True):
+            if a.label not in options:
+                raise ArchiveError(f"step {step.step}: {a.label!r} is no option of {a.readout!r}")
+            stated = a.confidence
+            if (stated is not None and not 0 <= stated <= 1) or (
+                a.probabilities is not None and not all(0 <= p <= 1 for p in a.probabilities)
+            ):
+                raise ArchiveError(f"step {step.step}: a probability of {a.readout!r} is not from 0 to 1")
 
     def way(self, measured: tuple[str, ...]) -> _Way:
         """What measuring these, in this order, gives in every repeat."""
@@ -187,7 +198,7 @@ def _cell(shared: _Shared, repeat: int, parts: Parts) -> Cell:
     assert closed is not None  # noqa: S101 - only whole parts come here
     for turn in range(len(closed.measured)):
         shared.check_observation(parts.observed[turn].observation)
-    steps = tuple(parts.steps[key] for key in sorted(parts.steps, key=lambda k: (k[1], k[0])))
+    steps = tuple([parts.steps[step, turn] for turn, step in sorted([(turn, step) for step, turn in parts.steps])])
     for step in steps:
         shared.check_answers(step)
     way = shared.way(closed.measured)

@@ -7,6 +7,7 @@ smallest error, then the first id. Nothing of this is known while a run goes on.
 
 from __future__ import annotations
 
+import functools
 import math
 from array import array
 from collections.abc import Callable, Mapping, Sequence
@@ -159,7 +160,8 @@ def _mean(values: Array) -> float | None:
 
 def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
     ids = affordable([], cell.case, cost)
-    menu = [cell.case.measurement(m) for m in ids]
+    entries = {m.id: m for m in cell.case.menu}
+    menu = [entries[m] for m in ids]
     sealed = {o.measurement: o for o in cell.sealed}
     assert cell.inputs is not None  # noqa: S101 - only cells with a simulator come here
     after = {m: _outcome(cell, adapter.calibrate(cell.inputs, [sealed[m]])) for m in ids}
@@ -180,12 +182,17 @@ def _joint(cell: Cell, adapter: Adapter, name: str) -> tuple[Joint, str] | None:
     own = joint_posterior(adapter, cell.inputs, [])
     if own is not None:
         return own, name
-    gaussian = build(ADAPTERS, Component(name="gaussian"), "adapter 'gaussian'")
     try:
-        joint = joint_posterior(gaussian, cell.inputs, [])
+        joint = joint_posterior(_gaussian(), cell.inputs, [])
     except ConfigError:  # too few training perturbations
         return None
     return None if joint is None else (joint, "gaussian")
+
+
+@functools.cache
+def _gaussian() -> Adapter:
+    adapter: Adapter = build(ADAPTERS, Component(name="gaussian"), "adapter 'gaussian'")
+    return adapter
 
 
 def _best(menu: Sequence[Measurement], expected: Mapping[str, Worth], of: Callable[[Worth], float]) -> str | None:
@@ -193,11 +200,9 @@ def _best(menu: Sequence[Measurement], expected: Mapping[str, Worth], of: Callab
 
 
 def _outcome(cell: Cell, predictions: Sequence[Prediction]) -> Outcome:
-    right, errors = 0, []
-    for readout, truth, prediction in zip(cell.case.readouts, cell.truth, predictions, strict=True):
-        right += readout.decide(prediction) == truth.label
-        if truth.value is not None:
-            errors.append(abs(prediction.mean - truth.value))
+    asked = list(zip(cell.case.readouts, cell.truth, predictions, strict=True))
+    right = sum([readout.decide(p) == truth.label for readout, truth, p in asked])
+    errors = [abs(p.mean - truth.value) for _, truth, p in asked if truth.value is not None]
     return Outcome(right, math.fsum(errors) / len(errors) if errors else None)
 
 
@@ -240,8 +245,9 @@ def _random(tried: Tried) -> dict[str, Any] | None:
     if not tried.after:
         return None
     outcomes = list(tried.after.values())
-    errors = np.array([math.nan if o.mae is None else o.mae for o in outcomes])
-    return {"right": rounded(sum(o.right for o in outcomes) / len(outcomes)), "mae": _mean(errors)}
+    errors = [o.mae for o in outcomes if o.mae is not None]
+    mae = rounded(math.fsum(errors) / len(errors)) if errors else None
+    return {"right": rounded(sum(o.right for o in outcomes) / len(outcomes)), "mae": mae}
 
 
 def _plain(outcome: Outcome) -> dict[str, Any]:

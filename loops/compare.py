@@ -103,11 +103,11 @@ def items_of(contender: Contender, cases: Sequence[str]) -> Items:
     columns, repeats = contender.scored.columns, contender.config.repeats
     compared = frozenset(cases)
     numbers = [number for number, case in enumerate(contender.run.cases) if case in compared]
-    case = np.asarray(columns.case)
+    case = columns.case
     kept = np.isin(case, numbers)
     order = _by_item(case[kept], repeats)
-    truth = np.asarray(columns.truth)
-    stages = [stage for stage in STAGES if stage in columns.given and np.asarray(columns.given[stage])[kept].any()]
+    truth = columns.truth
+    stages = [stage for stage in STAGES if stage in columns.given and columns.given[stage][kept].any()]
 
     def table(column: NDArray[Any]) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = column[kept][order].astype(bool)
@@ -115,8 +115,8 @@ def items_of(contender: Contender, cases: Sequence[str]) -> Items:
 
     return Items(
         case[kept][order[:, 0]].astype(np.intp),
-        {stage: table(np.asarray(columns.rows[stage].label) == truth) for stage in stages},
-        table(np.asarray(columns.queried)),
+        {stage: table(columns.rows[stage].label == truth) for stage in stages},
+        table(columns.queried),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from evidence.errors import ArchiveError, BudgetError, ConfigError, ReplyError, 
 from interpreters.secrets import collect_secrets, redact
 from loops.archive import Archive, RunRecord, read_blob
 from loops.caller import Caller
+from loops.collection import rare_collection
 from loops.config import CommonConfig, Limits
 from loops.endpoints import Endpoint
 from loops.limits import LimitReached, Meter, Stop, Stopped
@@ -256,19 +256,6 @@ def _caller(work: Work, endpoint: Endpoint, meter: Meter, progress: Progress) ->
         on_call=progress.call,
         redact=lambda text: redact(text, work.secrets),
     )
-
-
-@contextlib.contextmanager
-def rare_collection() -> Iterator[None]:
-    """Look for garbage in cycles less often, and not in what is there already: what waits for replies is none."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _check_prices(works: Sequence[Work], limits: Limits) -> None:

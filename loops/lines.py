@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from evidence.contracts import Answer, Prediction, Readout
+from evidence.contracts import Case, Prediction, Readout
 from evidence.values import canonical_json
 from loops.cells import Cell
-from scoring.metrics import DIGITS, rounded
+from scoring.metrics import DIGITS
 
 SLOT: Final = "\x00slot"
 """Stands in a row for the value that differs from line to line."""
@@ -39,57 +39,68 @@ def number_text(value: float | None) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _answer_format(status: str, label: str | None, reason: str) -> str:
-    row: dict[str, Any] = {"status": status, "label": label, "value": SLOT}
-    return template({**row, "reason": reason} if reason else row)
+def _text(text: str | None) -> str:
+    return canonical_json(text)
 
 
-def answer_text(answer: Answer) -> str:
+@functools.lru_cache(maxsize=16384)
+def answer_text(status: str, label: str | None, value: float | None, reason: str) -> str:
     """An answer as a line of scores/readouts.jsonl has it."""
-    return _answer_format(answer.status, answer.label, answer.reason) % number_text(answer.value)
+    why = f'"reason":{canonical_json(reason)},' if reason else ""
+    return f'{{"label":{_text(label)},{why}"status":{_text(status)},"value":{number_text(value)}}}'
 
 
 class ReadoutLines:
     """The lines of scores/readouts.jsonl, cell by cell, cells of a case one after the other."""
 
     def __init__(self) -> None:
-        self._cell: Cell | None = None
-        self._formats: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        self._case: Case | None = None
+        self._pieces: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
 
     def of(self, cell: Cell) -> str:
         """One line for each readout."""
-        if self._cell is None or self._cell.case is not cell.case:
-            self._formats = {}
-        self._cell = cell
+        if self._case is not cell.case:
+            self._case, self._pieces = cell.case, {}
         stages = tuple(cell.answers)
-        formats = self._formats.get((cell.measured, stages))
-        if formats is None:
-            formats = self._formats[cell.measured, stages] = [template(row) + "\n" for row in _rows(cell)]
-        texts: dict[str, Sequence[str]] = {stage: [answer_text(a) for a in cell.answers[stage]] for stage in stages}
-        texts["repeat"] = [str(cell.repeat)] * len(formats)
-        columns = [texts[name] for name in sorted(texts)]
-        return "".join([line % values for line, values in zip(formats, zip(*columns, strict=True), strict=True)])
+        pieces = self._pieces.get((cell.measured, stages))
+        if pieces is None:
+            pieces = self._pieces[cell.measured, stages] = _pieces(cell)
+        made, width = pieces.copy(), 2 * (len(stages) + 1)
+        for n, name in enumerate(sorted((*stages, "repeat"))):
+            if name == "repeat":
+                made[2 * n + 1 :: width] = [str(cell.repeat)] * len(cell.case.readouts)
+            else:
+                answers = cell.answers[name]
+                made[2 * n + 1 :: width] = [answer_text(a.status, a.label, a.value, a.reason) for a in answers]
+        return "".join(made)
 
 
-def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
-    """The rows of a cell without what may differ from repeat to repeat."""
+def _pieces(cell: Cell) -> list[str]:
+    """The text of a cell's lines in pieces: every other one, empty, is what may differ from repeat to repeat."""
+    fixed = "".join(_lines(cell)).split(SLOT)  # no other NUL is in canonical JSON
+    pieces = [""] * (2 * len(fixed) - 1)
+    pieces[::2] = fixed
+    return pieces
+
+
+def _lines(cell: Cell) -> Iterator[str]:
+    case, slots = _text(cell.case.id), dict.fromkeys(("repeat", *cell.answers), SLOT)
     simulated = {p.readout: p for p in cell.simulated}
     adapted = {p.readout: p for p in cell.adapted}
     for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
-        row: dict[str, Any] = {
-            "case": cell.case.id,
-            "repeat": SLOT,
-            "readout": readout.id,
-            "queried": readout.id in cell.queried,
-            "truth": {"label": truth.label, "value": rounded(truth.value)},
-            "threshold": readout.threshold,
-            **dict.fromkeys(cell.answers, SLOT),
+        fields = {
+            "case": case,
+            "readout": _text(readout.id),
+            "queried": "true" if readout.id in cell.queried else "false",
+            "truth": f'{{"label":{_text(truth.label)},"value":{number_text(truth.value)}}}',
+            "threshold": "null" if readout.threshold is None else float.__repr__(readout.threshold),
+            **slots,
         }
         for name, by_readout in (("simulator", simulated), ("adapted", adapted)):
             if readout.id in by_readout:
-                row[name] = _predicted(readout, by_readout[readout.id])
-        yield row
+                fields[name] = _predicted(readout, by_readout[readout.id])
+        yield "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}\n"
 
 
-def _predicted(readout: Readout, p: Prediction) -> dict[str, Any]:
-    return {"mean": rounded(p.mean), "sd": rounded(p.sd), "label": readout.decide(p)}
+def _predicted(readout: Readout, p: Prediction) -> str:
+    return f'{{"label":{_text(readout.decide(p))},"mean":{number_text(p.mean)},"sd":{number_text(p.sd)}}}'

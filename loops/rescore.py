@@ -7,7 +7,7 @@ by one: of each, only its entries in columns stay in memory.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,14 +21,19 @@ from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
 from loops.cells import Cell, Cells, archived_config
 from loops.choice import Choices, Chosen
+from loops.collection import rare_collection
 from loops.columns import Columns
 from loops.config import RunConfig
 from loops.gain import gain_block
 from loops.index import Place
+from loops.lean import Stepped
 from loops.lines import ReadoutLines
 from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
+
+STEPS_AT_ONCE = 128
+"""Steps that are counted at a time."""
 
 
 class Scored(NamedTuple):
@@ -47,6 +52,7 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     scores = folder / "scores"
     forget_unfinished(scores)
     with (
+        rare_collection(),
         stream_atomic(scores / "readouts.jsonl", error=ArchiveError) as readouts,
         stream_atomic(scores / "cases.jsonl", error=ArchiveError) as cases,
     ):
@@ -71,8 +77,9 @@ def compute_scores(folder: Path) -> Scored:
 
 def score_cells(scoring: Scoring, cells: Iterable[Cell]) -> Scored:
     """The scores of cells in the order of the case file."""
-    for cell in cells:
-        scoring.add(cell)
+    with rare_collection():
+        for cell in cells:
+            scoring.add(cell)
     return scoring.finish()
 
 
@@ -87,6 +94,7 @@ class Scoring:
         self._choices = Choices(cells.adapter, config.adapter.name, config.budget.cost)
         self._outcomes: Counter[str] = Counter()
         self._totals: dict[str, Totals] = {}
+        self._steps: list[Stepped] = []
         self._refused = 0
         self._done: set[Place] = set()
 
@@ -96,16 +104,24 @@ class Scoring:
         self._done.add(Place(cell.case.id, cell.repeat))
         self._outcomes[cell.outcome] += 1
         self._refused += cell.refused
-        for step in cell.steps:
-            if step.step not in self._totals:
-                self._totals[step.step] = Totals()
-            self._totals[step.step].add(step)
+        self._steps += cell.steps
+        if len(self._steps) > STEPS_AT_ONCE:
+            self._count_steps()
         return self._choices.add(cell)
+
+    def _count_steps(self) -> None:
+        by_step: defaultdict[str, list[Stepped]] = defaultdict(list)
+        for stepped in self._steps:
+            by_step[stepped.step].append(stepped)
+        for step, made in by_step.items():
+            self._totals.setdefault(step, Totals()).add(made)
+        self._steps = []
 
     def finish(self) -> Scored:
         """The scores, when all cells were added."""
         run, config, columns = self.run, self.config, self.columns
         columns.finish()
+        self._count_steps()
         expected = len(run.cases) * config.repeats
         summary: dict[str, Any] = {
             "format": 1,
@@ -138,7 +154,7 @@ class Scoring:
             "class_balance": {},
         }
         if self._done:
-            queried = columns.was_queried()
+            queried = columns.queried
             groups = {"all": np.ones_like(queried), "queried": queried, "unqueried": ~queried}
             by_group = {group: columns.marks(where) for group, where in groups.items()}
             marks = {name: {group: by_group[group][name] for group in groups} for name in columns.rows}

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from evidence.errors import ArchiveError
-from loops.archive import Closed, Observed, Opened, RunRecord, Selected, Stepped, event_of
+from loops.archive import Opened, RunRecord, event_of
 from loops.config import RunConfig
 from loops.index import LineIndex, LineReader, Place
+from loops.lean import Closed, Event, Observed, Selected, Stepped, read_event, read_events
 
 
 @dataclass
@@ -21,17 +21,16 @@ class Parts:
     observed: dict[int, Observed] = field(default_factory=dict)
     closed: Closed | None = None
 
-    def add(self, event: Stepped | Selected | Observed | Closed) -> None:
+    def add(self, event: Event) -> None:
         """Take up one event."""
-        match event:
-            case Stepped():
-                self.steps[event.step, event.turn] = event
-            case Selected():
-                self.selected[event.turn] = event
-            case Observed():
-                self.observed[event.turn] = event
-            case Closed():
-                self.closed = event
+        if isinstance(event, Stepped):
+            self.steps[event.step, event.turn] = event
+        elif isinstance(event, Selected):
+            self.selected[event.turn] = event
+        elif isinstance(event, Observed):
+            self.observed[event.turn] = event
+        else:
+            self.closed = event
 
     def whole(self, review: bool) -> bool:
         """Whether the case is closed and no line of it was lost: a closed case that is not whole is run again."""
@@ -65,31 +64,40 @@ class RunEvents:
 
     def opened(self, reader: LineReader, case: str) -> Opened | None:
         """The case as it was opened; the last line counts."""
-        opened = None
-        for event in self._events(reader, Place(case, None)):
+        place, damaged = Place(case, None), list[int]()
+        found = None
+        for number, line in reader.lines(place):
+            event = event_of(line, self.index.path, number, damaged)
             if isinstance(event, Opened):
-                opened = event
-        return opened
+                self._check(number, place, event.case.id, None)
+                found = event
+        self._found.update(damaged)
+        return found
 
     def parts(self, reader: LineReader, place: Place) -> Parts:
         """What the run wrote of one case and repeat."""
-        parts = Parts()
-        for event in self._events(reader, place):
-            assert not isinstance(event, Opened)  # noqa: S101 - its place has no repeat
+        parts, (case, repeat) = Parts(), place
+        events = read_events(reader.text(place))
+        if events is None or [event for event in events if event.case != case or event.repeat != repeat]:
+            events = self._one_by_one(reader, place)
+        for event in events:
             parts.add(event)
         return parts
 
-    def _events(self, reader: LineReader, place: Place) -> Iterator[Opened | Stepped | Selected | Observed | Closed]:
+    def _one_by_one(self, reader: LineReader, place: Place) -> list[Event]:
+        """The events of a place, some of whose lines are damaged, or unlike those that the archive writes."""
+        events, damaged = [], list[int]()
         for number, line in reader.lines(place):
-            damaged: list[int] = []
-            event = event_of(line, self.index.path, number, damaged)
-            if event is None:
-                self._found.update(damaged)
-                continue
-            named = (event.case.id, None) if isinstance(event, Opened) else (event.case, event.repeat)
-            if named != place:
-                raise ArchiveError(f"{self.index.path} line {number} names two cases: {place} and {named}")
-            yield event
+            event = read_event(line, self.index.path, number, damaged)
+            if event is not None:
+                self._check(number, place, event.case, event.repeat)
+                events.append(event)
+        self._found.update(damaged)
+        return events
+
+    def _check(self, number: int, place: Place, *named: str | int | None) -> None:
+        if named != place:
+            raise ArchiveError(f"{self.index.path} line {number} names two cases: {place} and {named}")
 
 
 def open_cells(folder: Path, run: RunRecord, config: RunConfig) -> list[tuple[str, int]]:

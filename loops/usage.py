@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from evidence.contracts import Usage
 from evidence.journal import call_of
+from loops import lean
 from loops.archive import Stepped
 from loops.config import Prices
 from loops.index import LineIndex, Place
@@ -20,34 +21,35 @@ CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("selec
 
 
 class Totals:
-    """Sums over calls, added one by one."""
+    """Sums over calls."""
 
     def __init__(self) -> None:
         self._ended: Counter[tuple[str, tuple[str, ...]]] = Counter()
-        self._used: Counter[str] = Counter()
         self._unmetered = 0
+        self._prompt: int | None = None
+        self._completion: int | None = None
+        self._priced_prompt = self._priced_completion = 0
 
-    def add(self, step: Stepped) -> None:
-        """Add a call."""
-        self._ended[step.status, step.attempts] += 1
-        self._unmetered += step.unmetered
-        self.take(step.usage)
+    def add(self, steps: Sequence[Stepped | lean.Stepped]) -> None:
+        """Add calls."""
+        self._ended.update([(step.status, step.attempts) for step in steps])
+        self._unmetered += sum([step.unmetered for step in steps])
+        self.take([step.usage for step in steps])
 
-    def take(self, usage: Usage) -> None:
+    def take(self, usages: Sequence[Usage | lean.Usage]) -> None:
         """Add tokens alone."""
-        used, prompt, completion = self._used, usage.prompt_tokens, usage.completion_tokens
-        if prompt is not None:
-            used["prompt"] += prompt
-        if completion is not None:
-            used["completion"] += completion
-        if prompt is not None and completion is not None:
-            used["priced prompt"] += prompt
-            used["priced completion"] += completion
+        self._prompt = _sum(self._prompt, *[used.prompt_tokens for used in usages])
+        self._completion = _sum(self._completion, *[used.completion_tokens for used in usages])
+        priced = [u for u in usages if u.prompt_tokens is not None and u.completion_tokens is not None]
+        self._priced_prompt += sum([u.prompt_tokens or 0 for u in priced])
+        self._priced_completion += sum([u.completion_tokens or 0 for u in priced])
 
     def __iadd__(self, other: Totals) -> Totals:
         self._ended += other._ended
-        self._used.update(other._used)  # unlike +=, keeps a sum of 0 tokens
         self._unmetered += other._unmetered
+        self._prompt, self._completion = _sum(self._prompt, other._prompt), _sum(self._completion, other._completion)
+        self._priced_prompt += other._priced_prompt
+        self._priced_completion += other._priced_completion
         return self
 
     def calls(self, prices: Prices | None) -> dict[str, Any]:
@@ -71,19 +73,23 @@ class Totals:
 
         `unmetered` counts replies without usage: tokens and cost are then lower bounds.
         """
-        priced = Usage(
-            prompt_tokens=self._used.get("priced prompt", 0), completion_tokens=self._used.get("priced completion", 0)
-        )
+        priced = Usage(prompt_tokens=self._priced_prompt, completion_tokens=self._priced_completion)
         cost = cost_of(priced, prices)
         return {
             "n": self._ended.total(),
             "n_attempts": sum(n * len(made) for (_, made), n in self._ended.items()),
-            "prompt_tokens": self._used.get("prompt"),
-            "completion_tokens": self._used.get("completion"),
+            "prompt_tokens": self._prompt,
+            "completion_tokens": self._completion,
             "unmetered": self._unmetered,
             "cost": None if cost is None else float(round(Decimal(0) + cost, 9)),
             "currency": None if prices is None else prices.currency,
         }
+
+
+def _sum(*numbers: int | None) -> int | None:
+    """The sum of those that are known; None where none is."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> dict[str, Any]:
@@ -97,14 +103,13 @@ def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> di
                     call = call_of(line, calls, number, [])
                     if call is not None:
                         n += 1
-                        totals.take(call.reply.usage)
+                        totals.take([call.reply.usage])
     used = totals.usage(prices)
     return {"n_attempts": n, **{key: used[key] for key in ("prompt_tokens", "completion_tokens", "cost")}}
 
 
-def calls_of(steps: Iterable[Stepped], prices: Prices | None) -> dict[str, Any]:
+def calls_of(steps: Sequence[Stepped], prices: Prices | None) -> dict[str, Any]:
     """How calls ended, attempt by attempt, and what they used."""
     totals = Totals()
-    for step in steps:
-        totals.add(step)
+    totals.add(steps)
     return totals.calls(prices)

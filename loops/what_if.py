@@ -13,12 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evidence.contracts import Answer, Case, Truth
+import msgspec
+
+from evidence.contracts import Case, Truth
 from evidence.errors import ConfigError
 from evidence.registry import ADAPTERS
 from loops.archive import read_run
 from loops.cells import Cell, Cells, archived_config
 from loops.config import Component, build
+from loops.lean import Answer
 from loops.rescore import Scoring, score_cells
 
 NOT_REPLAYABLE = "not replayable: a label without a value says nothing of another threshold"
@@ -101,7 +104,7 @@ def _answer(case: Case, answer: Answer) -> Answer:
         return Answer(readout=answer.readout, status="missing", reason=NOT_REPLAYABLE)
     # its confidence was in the label under the run's own threshold
     label = case.readout(answer.readout).classify(answer.value)
-    return answer.model_copy(update={"label": label, "confidence": None})
+    return msgspec.structs.replace(answer, label=label, confidence=None)
 
 
 def what_if_lines(changed: Mapping[str, Any]) -> Iterator[str]:

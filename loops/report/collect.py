@@ -10,8 +10,9 @@ import numpy as np
 
 from evidence.errors import ArchiveError
 from loops.archive import RunRecord, read_run
+from loops.blocks import MISSING
 from loops.cells import STAGES, Cells, archived_config
-from loops.columns import MISSING, Columns
+from loops.columns import Columns
 from loops.config import RunConfig
 from loops.report.panels import Choices, count_choices
 from loops.report.published import PUBLISHED, Published
@@ -88,14 +89,14 @@ def collect(folders: Sequence[Path]) -> list[Run]:
 
 def tally(columns: Columns) -> dict[str, Tally]:
     """Tallies by case."""
-    case, truth = np.asarray(columns.case), np.asarray(columns.truth)
-    labels = {stage: np.asarray(columns.rows[stage].label) for stage in STAGES if stage in columns.rows}
+    case, truth = columns.case, columns.truth
+    labels = {stage: columns.rows[stage].label for stage in STAGES if stage in columns.rows}
     nothing = np.full(len(truth), MISSING)
     first, last = (labels.get(stage, nothing) for stage in ("initial", "revised"))
     answered = (first != MISSING) & (last != MISSING)
     missing = np.zeros(len(truth))
     for stage, label in labels.items():
-        missing += (label == MISSING) & columns.was_given(stage)
+        missing += (label == MISSING) & columns.given[stage]
     entries = (
         np.ones(len(truth)),
         *(labels.get(stage, nothing) == truth for stage in STAGES),

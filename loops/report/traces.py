@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from evidence.contracts import Answer, Case, Figure, Message, Observation, Part
+from evidence.contracts import Case, Figure, Message, Part
 from evidence.errors import ArchiveError
 from evidence.journal import CallRecord, call_of
 from evidence.values import Value, canonical_json
+from loops import lean
 from loops.archive import Opened, RunRecord
 from loops.cells import STAGES
 from loops.config import RunConfig
@@ -143,14 +144,14 @@ def _step(parts: Parts, calls: list[CallRecord], step: str, turn: int, messages:
             messages.note(observation.parts)
             return {"observation": _observation(observation)}
         case "calibrate":
-            return {"calibrated": [_picked(p, "readout", "mean", "sd") for p in parts.observed[turn].calibrated]}
+            return {"calibrated": [_read(p, "readout", "mean", "sd") for p in parts.observed[turn].calibrated]}
     data: dict[str, Any] = {"calls": [_call(call, messages) for call in calls]}
     stepped = parts.steps.get((step, turn))
     if stepped is not None:
         data |= {"status": stepped.status, "proposal": stepped.proposal, "attempts": list(stepped.attempts)}
         data["answers"] = [_answer(a) for a in stepped.answers] if step in STAGES.values() else None
     if step == "select" and turn in parts.selected:
-        data["selected"] = _picked(parts.selected[turn], "measurement", "refused", "reason")
+        data["selected"] = _read(parts.selected[turn], "measurement", "refused", "reason")
     return data
 
 
@@ -174,12 +175,20 @@ def _messages(call: CallRecord) -> list[Mapping[str, Any]]:
     return found
 
 
-def _observation(observation: Observation) -> dict[str, Any]:
-    return _picked(observation, "measurement", "readout", "status", "value", "se", "n_cells", "reason", "parts")
+def _observation(observation: lean.Observation) -> dict[str, Any]:
+    parts = [part.model_dump(mode="json") for part in observation.parts]
+    return {
+        **_read(observation, "measurement", "readout", "status", "value", "se", "n_cells", "reason"),
+        "parts": parts,
+    }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
-    return _picked(answer, "readout", "status", "label", "value", "confidence", "reason")
+def _answer(answer: lean.Answer) -> dict[str, Any]:
+    return _read(answer, "readout", "status", "label", "value", "confidence", "reason")
+
+
+def _read(event: lean.Lean, *names: str) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in names}
 
 
 def _picked(value: Value, *names: str) -> dict[str, Any]:

@@ -21,8 +21,11 @@ def index(tmp_path: Path, *lines: str) -> LineIndex:
 
 
 def read(found: LineIndex, case: str, repeat: int | None) -> list[int]:
+    place = Place(case, repeat)
     with found.open() as reader:
-        return [number for number, _ in reader.lines(Place(case, repeat))]
+        lines = list(reader.lines(place))
+        assert reader.text(place) == b"".join(line + b"\n" for _, line in lines)
+    return [number for number, _ in lines]
 
 
 def test_lines_are_found_by_case_and_repeat_however_they_were_written(tmp_path: Path) -> None:
@@ -44,7 +47,7 @@ def test_damaged_lines_are_counted_and_an_unknown_case_is_an_error(tmp_path: Pat
     own = canonical_json(closed("a", 0))
     torn_in_the_middle = own.replace('"outcome":', "").replace('"a"', '"nobody"')
     found = index(tmp_path, own[:20], own, torn_in_the_middle, "[]")
-    assert found.damaged == [1, 4, 3]
+    assert found.damaged == [1, 3, 4]
     assert read(found, "a", 0) == [2]
     with pytest.raises(ArchiveError, match="lines of case 'nobody', which run.json does not have"):
         index(tmp_path, canonical_json(closed("nobody", 0)))

@@ -2,7 +2,6 @@
 
 import pytest
 
-from evidence.contracts import Answer
 from evidence.values import canonical_json
 from loops.lines import SLOT, answer_text, template
 from scoring.metrics import rounded
@@ -18,6 +17,5 @@ def test_a_template_gives_canonical_json(odd) -> None:
 @pytest.mark.parametrize("value", [None, 0.0, -0.0, 1e-9, 0.1234567, -3.0, 1e20, 123456.7890123])
 @pytest.mark.parametrize(("status", "label", "reason"), [("answered", "up", ""), ("missing", None, "no % label")])
 def test_an_answer(value, status: str, label, reason: str) -> None:
-    answer = Answer(readout="r", status=status, label=label, value=value, reason=reason)
     row = {"status": status, "label": label, "value": rounded(value), **({"reason": reason} if reason else {})}
-    assert answer_text(answer) == canonical_json(row)
+    assert answer_text(status, label, value, reason) == canonical_json(row)

@@ -4,18 +4,19 @@ import hashlib
 import json
 import re
 import shutil
-from array import array
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from evidence.errors import ArchiveError
 from loops import cli
 from loops.archive import read_run
+from loops.blocks import MISSING
 from loops.cells import STAGES
-from loops.columns import MISSING, Columns, Row
+from loops.columns import Columns, Row
 from loops.report import charts, panels, write_report
 from loops.report.collect import Tally, collect, tally
 from loops.report.files import script
@@ -252,12 +253,11 @@ def test_an_open_case_is_shown_as_not_finished(hostile_runs, tmp_path: Path) -> 
 def _columns(rows: list[tuple[str, str, str | None, str | None, str | None]]) -> Columns:
     """Columns of readouts: case, truth, and the labels of the three stages."""
     columns, code = Columns(("a", "b")), {"down": 0, "up": 1, None: MISSING}
-    columns.case = array("i", [("a", "b").index(case) for case, *_ in rows])
-    columns.truth = array("h", [code[truth] for _, truth, *_ in rows])
+    columns.case = np.array([("a", "b").index(case) for case, *_ in rows])
+    columns.truth = np.array([code[truth] for _, truth, *_ in rows])
     for n, stage in enumerate(STAGES):
-        columns.rows[stage] = Row(0, 1)
-        columns.rows[stage].label = array("h", [code[row[2 + n]] for row in rows])
-        columns.given[stage] = array("b", [1] * len(rows))
+        columns.rows[stage] = Row(np.array([code[row[2 + n]] for row in rows]), np.zeros(len(rows)))
+        columns.given[stage] = np.ones(len(rows), dtype=bool)
     return columns
 
 

@@ -9,6 +9,7 @@ says so. The browser is measured where Playwright and /usr/bin/chromium are ther
 from __future__ import annotations
 
 import argparse
+import itertools
 import resource
 import struct
 import subprocess
@@ -51,7 +52,7 @@ FIGURES = 50
 BRIEF = "Generated evidence about a generated perturbation. " * 20
 
 
-def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
+def make_archive(folder: Path, n_cases: int, model: str, skill: float, repeats: int = 1) -> None:
     """Write a finished run of `n_cases` generated cases; `skill` is how much noise the answers have."""
     rng = np.random.default_rng([n_cases, int(skill * 100)])
     config = RunConfig.model_validate(
@@ -62,6 +63,7 @@ def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
             "simulator": {"name": "gears"},
             "adapter": {"name": "local"},
             "interpreter": {"name": "openai"},
+            "repeats": repeats,
         }
     )
     identity = {"name": "openai", "model": model}
@@ -87,24 +89,25 @@ def make_archive(folder: Path, n_cases: int, model: str, skill: float) -> None:
                 started_at="2000-01-01T00:00:00Z",
             )
         )
-        for n, name in enumerate(ids):
+        for n, repeat in itertools.product(range(n_cases), range(repeats)):
             same = np.random.default_rng([7, n])  # truth and predictions do not depend on who answers
-            for event, call in _case(archive, name, same, skill, figures[n % FIGURES], writer, rng):
+            for event, call in _cell(archive, (ids[n], repeat), same, skill, figures[n % FIGURES], writer, rng):
                 if call is not None:
                     archive.add_call(*call, repair=False, seconds=0.2)
-                archive.add_event(event)
+                if repeat == 0 or not isinstance(event, Opened):
+                    archive.add_event(event)
 
 
-def _case(
+def _cell(
     archive: Archive,
-    name: str,
+    cell: tuple[str, int],
     same: np.random.Generator,
     skill: float,
     figure: str,
     writer: RequestWriter,
     rng: np.random.Generator,
 ) -> Iterator[tuple[Opened | Stepped | Selected | Observed | Closed, tuple[CallKey, Written, Reply] | None]]:
-    truth = same.normal(0, 0.3, len(READOUTS))
+    (name, repeat), truth = cell, same.normal(0, 0.3, len(READOUTS))
     case = Case(
         id=name,
         title=f"Generated {name}",
@@ -156,8 +159,8 @@ def _case(
         values = truth + rng.normal(0, skill, 4)
         if step == "revise":
             values[measured] = truth[measured]
-            yield Selected(case=name, repeat=0, turn=0, measurement=MENU[measured].id), None
-            yield Observed(case=name, repeat=0, turn=0, observation=sealed[measured], calibrated=calibrated), None
+            yield Selected(case=name, repeat=repeat, turn=0, measurement=MENU[measured].id), None
+            yield Observed(case=name, repeat=repeat, turn=0, observation=sealed[measured], calibrated=calibrated), None
         asked: tuple[Part, ...] = (Text(text=f"Generated question of the step {step}."),)
         messages = (
             talk
@@ -194,7 +197,7 @@ def _case(
         yield (
             Stepped(
                 case=name,
-                repeat=0,
+                repeat=repeat,
                 step=step,
                 turn=0,
                 status=status,
@@ -203,9 +206,9 @@ def _case(
                 attempts=(status,),
                 usage=usage,
             ),
-            (CallKey(name, 0, step, 0, 1), request, Reply(status="ok", text=replies[step], usage=usage)),
+            (CallKey(name, repeat, step, 0, 1), request, Reply(status="ok", text=replies[step], usage=usage)),
         )
-    yield Closed(case=name, repeat=0, outcome="complete", measured=(MENU[measured].id,)), None
+    yield Closed(case=name, repeat=repeat, outcome="complete", measured=(MENU[measured].id,)), None
 
 
 def _png(number: int) -> bytes:

@@ -2,9 +2,11 @@
 
     python tests/perf/rescoring.py [--calls 100000] [--samples 500] [--rounds 2]     # make perf runs a smaller one
 
-The archive is generated (report_page.make_archive, SYNTHETIC, three calls a case) in the real format; scored is every
-readout of every stage, with intervals. inspect_ai (in .venv-perf) reads its log and scores one exact match a sample.
-The sides take turns, each in a process of its own; imports and generating are not counted.
+Two archives are generated (report_page.make_archive, SYNTHETIC, three calls a cell) in the real format: one with many
+repeats of few cases, and one with one repeat of each case, which opens a case, calibrates and tries its whole menu for
+every three calls. Scored is every readout of every stage, with intervals. inspect_ai (in .venv-perf) reads its log and
+scores one exact match a sample. The sides take turns, each in a process of its own; imports and generating are not
+counted.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from pathlib import Path
 from overhead import INSPECT, least
 from report_page import make_archive
 
-CALLS_PER_CASE = 3
+CALLS_PER_CELL = 3
+REPEATS = {"repeats": 100, "cases": 1}
 
 
 def main() -> None:
@@ -33,21 +36,27 @@ def main() -> None:
         print(seconds_per_call(options.score))
         return
     with tempfile.TemporaryDirectory() as folder:
-        archive = Path(folder) / "generated"
-        make_archive(archive, options.calls // CALLS_PER_CASE, "generated", 0.25)
-        sides = {"vcloop": [sys.executable, __file__, "--score", str(archive)]}
+        sides = {}
+        for name, repeats in REPEATS.items():
+            archive = Path(folder) / name
+            n_cases = max(1, options.calls // CALLS_PER_CELL // repeats)
+            make_archive(archive, n_cases, name, 0.25, repeats)
+            sides[f"vcloop_{name}"] = [sys.executable, __file__, "--score", str(archive)]
         if INSPECT.exists():
-            size = ["--samples", str(options.samples), "--calls", str(CALLS_PER_CASE)]
+            size = ["--samples", str(options.samples), "--calls", str(CALLS_PER_CELL)]
             sides["inspect_ai"] = [str(INSPECT), str(Path(__file__).with_name("inspect_side.py")), "score", *size]
         best = least(sides, options.rounds)
     shown = {f"{side}_calls_per_core_second": round(1 / seconds) for side, seconds in best.items()}
     if "inspect_ai" in best:
-        shown["vcloop_to_inspect_ai"] = round(best["inspect_ai"] / best["vcloop"], 1)
+        for name in REPEATS:
+            shown[f"vcloop_{name}_to_inspect_ai"] = round(best["inspect_ai"] / best[f"vcloop_{name}"], 1)
     print(json.dumps(shown, indent=1))
 
 
 def seconds_per_call(archive: Path) -> float:
     """Seconds of processor time for a call."""
+    import scipy.special  # noqa: F401 - what choices are worth needs it
+
     from loops.rescore import rescore
 
     with (archive / "calls.jsonl").open("rb") as lines:
