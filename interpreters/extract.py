@@ -94,6 +94,7 @@ def _no_constant(name: str) -> Any:
     raise _Refused(f"the JSON object holds {name}, which is not a JSON number")
 
 
+_NESTS = (dict, list)
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
@@ -104,7 +105,7 @@ def _too_deep(value: object) -> bool:
         level = [
             inner
             for item in level
-            if isinstance(item, dict | list)
+            if isinstance(item, _NESTS)
             for inner in (item.values() if isinstance(item, dict) else item)
         ]
         if not level:

@@ -50,20 +50,21 @@ def read_number(value: object, low: float | None = None, high: float | None = No
 
 
 def _finite(value: object) -> float | None:
+    if type(value) is float:  # most are
+        return value + 0.0 if math.isfinite(value) else None  # + 0.0 turns -0.0 into 0.0
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
         text = value.strip()
         if len(text) > _LONGEST or not _PLAIN.fullmatch(text):
             return None
-        value = float(text.replace("\u2212", "-"))
+        return _finite(float(text.replace("\u2212", "-")))
     if not isinstance(value, int | float):
         return None
     try:
-        number = float(value)
+        return _finite(float(value))
     except OverflowError:
         return None
-    return number + 0.0 if math.isfinite(number) else None  # + 0.0 turns -0.0 into 0.0
 
 
 def _asked(low: float | None, high: float | None) -> str:
