@@ -87,7 +87,7 @@ class _Server(NamedTuple):
 
     client: httpx2.AsyncClient
     url: httpx2.URL
-    headers: httpx2.Headers
+    headers: tuple[tuple[str, str], ...]
 
 
 class OpenAIInterpreter:
@@ -156,11 +156,12 @@ class OpenAIInterpreter:
     async def ask(self, request: Request, blobs: Mapping[str, bytes], *, repeat: int) -> Reply:
         """One attempt. Never raises for what a server does; raises ConfigError where `check` would.
 
-        The first call to a server goes alone: what it refuses is learned once, not by every call under way.
+        The first call to a server goes alone, unless `adapt` is off: what it refuses is learned once, not by every call
+        under way.
         """
         server = self._connected()
         messages = chat_messages(request, blobs, max_figure_bytes=self.options.max_figure_bytes)
-        if not self._settled:
+        if self.options.adapt and not self._settled:
             async with self._alone:
                 if not self._settled:  # else another call went first while this one waited
                     try:
@@ -243,7 +244,8 @@ class OpenAIInterpreter:
         content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
         try:
             async with asyncio.timeout(self.options.timeout_s):
-                request = httpx2.Request("POST", server.url, headers=server.headers, content=content)
+                headers = [*server.headers, ("Content-Length", str(len(content)))]
+                request = httpx2.Request("POST", server.url, headers=headers, content=content)
                 answer = await server.client.send(request)
         except (httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError) as error:
             causes = list(_causes(error))
@@ -289,7 +291,7 @@ class OpenAIInterpreter:
         }
         trusting = not _is_loopback(self._host())
         client = openai.DefaultAioHttpClient(verify=self._tls or True, trust_env=trusting, timeout=None)
-        return _Server(client, url, httpx2.Headers(headers))
+        return _Server(client, url, tuple(headers.items()))
 
 
 def _is_loopback(host: str) -> bool:
