@@ -110,6 +110,8 @@ def test_a_run_resumed_after_a_cut_has_the_same_scores(counted, tmp_path: Path, 
         assert without_damage(after["summary.json"]) == without_damage(before["summary.json"])
 
 
+# JAX, which other tests of this process may have imported, warns of every fork; the child does nothing with it.
+@pytest.mark.filterwarnings(r"ignore:os\.fork\(\) was called:RuntimeWarning")
 def test_a_kill_in_the_middle_of_any_write(counted, tmp_path: Path) -> None:
     """A child process writes half of its n-th line and dies; the parent resumes. No call is made twice."""
     load, asked = counted
