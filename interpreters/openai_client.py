@@ -203,8 +203,10 @@ class OpenAIInterpreter:
             host = url.hostname if url.port is None or url.port else None
         except ValueError:
             host = None
-        if host is None or url.scheme not in ("http", "https"):
-            raise ConfigError(f"interpreter 'openai': expected base_url to be http(s)://host..., got {self._url!r}")
+        if host is None or url.scheme not in ("http", "https") or url.query or url.fragment:
+            raise ConfigError(
+                f"interpreter 'openai': expected base_url to be http(s)://host/path without query, got {self._url!r}"
+            )
         return host
 
     def _fixed(self, repeat: int) -> dict[str, Any]:
@@ -247,16 +249,20 @@ class OpenAIInterpreter:
                 headers = [*server.headers, ("Content-Length", str(len(content)))]
                 request = httpx2.Request("POST", server.url, headers=headers, content=content)
                 answer = await server.client.send(request)
-        except (httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
             causes = list(_causes(error))
             if any(isinstance(cause, TimeoutError) for cause in causes):
                 return Reply(status="timeout", error=f"no whole answer within {self.options.timeout_s:g} s"), None
             first = causes[-1]  # the outer ones say only that there was one
             words = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
             return Reply(status="connection", error=clean(f"no answer from {self._url}: {words}")), None
-        text = answer.content.decode(errors="replace")
+        text = redact(answer.text, self._known)  # before anything is cut
         if answer.is_success:
             return read_completion(text), None
+        if answer.has_redirect_location:
+            where = redact(answer.headers["location"], self._known)
+            words = f"HTTP {answer.status_code}: the server sends elsewhere, to {where[:200]}; set base_url to it"
+            return Reply(status="bad_request", error=clean(words)), None
         reply = read_failure(answer.status_code, answer.headers, text)
         refused = reply.status == "bad_request" or answer.status_code == 500
         return reply, Refusal(answer.status_code, read_error(text)) if refused else None
@@ -290,7 +296,12 @@ class OpenAIInterpreter:
             "User-Agent": "vcloop",
         }
         trusting = not _is_loopback(self._host())
-        client = openai.DefaultAioHttpClient(verify=self._tls or True, trust_env=trusting, timeout=None)
+        try:  # redirects are not followed: neither key nor prompt goes where nobody pointed
+            client = openai.DefaultAioHttpClient(
+                verify=self._tls or True, trust_env=trusting, timeout=None, follow_redirects=False
+            )
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise ConfigError(f"interpreter 'openai': a proxy in the environment is no address: {error}") from error
         return _Server(client, url, tuple(headers.items()))
 
 

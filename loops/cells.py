@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from evidence.errors import ArchiveError, ConfigError, ContractError
 from evidence.journal import CallRecord, call_of
 from evidence.registry import ADAPTERS
 from evidence.strict_yaml import parse_value
-from interpreters.reply import parse_reply
+from interpreters.reply import SUM_TOLERANCE, parse_reply
 from loops import lean
 from loops.archive import Opened, RunRecord, read_blob
 from loops.config import RunConfig, build
@@ -155,11 +155,13 @@ class _Shared:
         for a, options in zip(answers, self._options, strict=True):
             if a.label not in options:
                 raise ArchiveError(f"step {step.step}: {a.label!r} is no option of {a.readout!r}")
-            stated = a.confidence
-            if (stated is not None and not 0 <= stated <= 1) or (
-                a.probabilities is not None and not all(0 <= p <= 1 for p in a.probabilities)
-            ):
-                raise ArchiveError(f"step {step.step}: a probability of {a.readout!r} is not from 0 to 1")
+            stated, chances = a.confidence, a.probabilities
+            if stated is not None and not 0 <= stated <= 1:
+                raise ArchiveError(f"step {step.step}: the confidence of {a.readout!r} is not from 0 to 1")
+            if chances is not None and not _fit(chances, options):
+                raise ArchiveError(
+                    f"step {step.step}: the probabilities of {a.readout!r} are not one a label that sum to 1"
+                )
 
     def way(self, measured: tuple[str, ...]) -> _Way:
         """What measuring these, in this order, gives in every repeat."""
@@ -170,6 +172,13 @@ class _Shared:
                 adapted = self._adapter.calibrate(self.inputs, [self._sealed[m] for m in measured])
             self._ways[measured] = _Way(measured, frozenset(r for r in found if r is not None), adapted or ())
         return self._ways[measured]
+
+
+def _fit(chances: Sequence[float], options: Collection[str | None]) -> bool:
+    """Whether there is a probability for every label, and they sum to 1 as closely as in a reply. None is no label."""
+    n_labels = sum(option is not None for option in options)
+    rounding = SUM_TOLERANCE + 1e-9
+    return len(chances) == n_labels and all(0 <= p <= 1 for p in chances) and abs(sum(chances) - 1) <= rounding
 
 
 class _Way(NamedTuple):

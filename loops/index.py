@@ -35,7 +35,7 @@ class _Named(msgspec.Struct, gc=False):
     repeat: int | None = None
 
 
-_NAMED = msgspec.json.Decoder(_Named).decode_lines
+_NAMED = msgspec.json.Decoder(_Named).decode
 
 
 class Place(NamedTuple):
@@ -100,10 +100,10 @@ class LineIndex:
     def _named(self, before: int, lines: list[bytes]) -> Sequence[tuple[str, int | None] | None]:
         """Case and repeat of each line, None for a damaged one; `before` is how many lines came before them."""
         try:
-            found = _NAMED(b"".join(lines))
+            found = [_NAMED(line) for line in lines]  # one by one: a lost newline makes one line of two
             named = [(n.case, n.repeat) if isinstance(n.case, str) else (n.case.id, None) for n in found]
             unnamed = [n for n in found if n.repeat is None and isinstance(n.case, str)]
-            if len(named) == len(lines) and not unnamed:
+            if not unnamed:
                 return named
         except (msgspec.MsgspecError, RecursionError):
             pass

@@ -111,13 +111,13 @@ class Closed(Lean, frozen=True, tag_field="event", tag="closed"):
 
 
 Event = Stepped | Selected | Observed | Closed
-_DECODER = msgspec.json.Decoder(Event)
+_DECODE = msgspec.json.Decoder(Event).decode
 
 
 def read_events(lines: bytes) -> list[Event] | None:
     """The events of some lines of cells; None where a line has to be read alone."""
     try:
-        events = _DECODER.decode_lines(lines)
+        events = [_DECODE(line) for line in lines.removesuffix(b"\n").split(b"\n")]
     except (msgspec.MsgspecError, RecursionError):
         return None
     return events if all(map(_sound, events)) else None

@@ -109,11 +109,10 @@ class TestReplies:
     def test_everything_else_has_a_status_too(self, served, status):
         assert ask_one(served).status == status
 
-    @pytest.mark.parametrize(
-        "said",
-        [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab"],
-    )
-    def test_a_server_that_speaks_no_http_or_breaks_off_has_given_no_answer(self, said):
+    @staticmethod
+    def told(said: bytes, **options) -> Reply:
+        """The reply of a server that says these very bytes and closes."""
+
         async def talk() -> Reply:
             async def answer(reader, writer):
                 await reader.readuntil(b"\r\n\r\n")
@@ -122,15 +121,50 @@ class TestReplies:
                 writer.close()
 
             server = await asyncio.start_server(answer, "127.0.0.1", 0)
-            interpreter = OpenAIInterpreter(
-                OpenAIOptions(model="m", base_url=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1")
-            )
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+            interpreter = OpenAIInterpreter(OpenAIOptions(model="m", base_url=url, **options))
             async with server:
                 reply = await interpreter.ask(ASKED, {}, repeat=0)
                 await interpreter.aclose()
                 return reply
 
-        assert asyncio.run(talk()).status == "connection"
+        return asyncio.run(talk())
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            b"HTTP/1.1 999999 x\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab",
+            b"HTTP/1.1 503 indispon\xedvel\r\nContent-Length: 2\r\n\r\n{}",
+        ],
+    )
+    def test_a_server_that_speaks_no_http_or_breaks_off_has_given_no_answer(self, said):
+        assert self.told(said).status == "connection"
+
+    def test_the_charset_of_an_answer_counts(self):
+        body = '{"choices": [{"message": {"content": "\u00e9"}, "finish_reason": "stop"}]}'.encode("latin-1")
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=latin-1\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        assert self.told(head.encode() + body).text == "\u00e9"
+
+    @pytest.mark.parametrize("options", [{}, {"api_version": "2024-10-21"}])
+    @pytest.mark.parametrize("status", [302, 307])
+    def test_neither_key_nor_prompt_goes_where_a_server_sends_them(self, status, options):
+        with FakeServer([OK]) as elsewhere:
+            address = f"{elsewhere.base_url}/x"
+            head = f"HTTP/1.1 {status} Go\r\nLocation: {address}\r\nContent-Length: 0\r\n\r\n"
+            reply = self.told(head.encode(), api_key="sk-FAKE-000", **options)
+            assert not elsewhere.received
+        assert reply.status == "bad_request"
+        assert f"the server sends elsewhere, to {address}; set base_url to it" in reply.error
+
+    def test_a_key_that_an_error_repeats_at_its_end_is_not_cut_but_removed(self):
+        body = json.dumps({"error": {"message": "a" * 1975 + "sk-FAKE-0123456789abcdef0123456789"}}).encode()
+        head = f"HTTP/1.1 400 Bad\r\nContent-Length: {len(body)}\r\n\r\n"
+        reply = self.told(head.encode() + body, api_key="sk-FAKE-0123456789abcdef0123456789")
+        assert "sk-FAKE" not in reply.error
 
     def test_an_answer(self):
         reply = ask_one(OK)
@@ -508,7 +542,16 @@ class TestCheck:
         self.check(base_url=f"http://{host}/v1")
 
     @pytest.mark.parametrize(
-        "url", ["ftp://h", "127.0.0.1", "http://", "http://[1", "http://127.0.0.1:99999/", "http://127.0.0.1/v\x001"]
+        "url",
+        [
+            "ftp://h",
+            "127.0.0.1",
+            "http://",
+            "http://[1",
+            "http://127.0.0.1:99999/",
+            "http://127.0.0.1/v\x001",
+            "http://127.0.0.1/?a=b",
+        ],
     )
     def test_urls(self, url):
         with pytest.raises(ConfigError, match="base_url"):

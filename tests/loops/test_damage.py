@@ -79,7 +79,15 @@ class Flaky:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda e: e["answers"][0].update(confidence=1.7), "a probability of 'HSP70' is not from 0 to 1"),
+        (lambda e: e["answers"][0].update(confidence=1.7), "the confidence of 'HSP70' is not from 0 to 1"),
+        (
+            lambda e: e["answers"][0].update(probabilities=[1.0, 0.0, 0.0, 0.0]),
+            "probabilities of 'HSP70' are not one a",
+        ),
+        (
+            lambda e: e["answers"][0].update(probabilities=[0.0, 0.0, 0.0]),
+            "probabilities of 'HSP70' are not one a label",
+        ),
         (lambda e: e["usage"].update(prompt_tokens=-5), "prompt_tokens"),
     ],
 )

@@ -37,6 +37,17 @@ def test_lines_are_found_by_case_and_repeat_however_they_were_written(tmp_path: 
     assert found.damaged == []
 
 
+@pytest.mark.parametrize("between", ["", " ", "\t", "\r"])
+def test_a_lost_newline_damages_its_line_and_no_other_whatever_else_is_blank(tmp_path: Path, between: str) -> None:
+    """As many objects as lines: a blank line must not stand in for one that holds two."""
+    one, two, three = (canonical_json(closed("a", repeat)) for repeat in range(3))
+    for lines, damaged in (((one + between + two, "", three), [1]), ((three, one + between + two, three, ""), [2])):
+        found = index(tmp_path, *lines)
+        assert found.damaged == damaged
+        assert read(found, "a", 2) == [n for n, line in enumerate(lines, start=1) if line == three]
+        assert read(found, "a", 0) == read(found, "a", 1) == []
+
+
 def test_a_name_inside_a_text_is_no_name(tmp_path: Path) -> None:
     answers = [{"reason": '"case":"b","repeat":7,'}]
     line = canonical_json({"answers": answers, "case": "a", "proposal": '"repeat":9,', "repeat": 2})
