@@ -13,7 +13,7 @@ from benchmarks.strategies import StrategyName
 from benchmarks.tracks import OptionOrder, Track, unfit
 from evidence.errors import ConfigError
 from evidence.registry import INTERPRETERS
-from evidence.strict_yaml import key_lines, read_value
+from evidence.strict_yaml import below, key_lines, read_value
 from evidence.values import Number
 from loops.config import C, CommonConfig, build, find_config, rooted
 
@@ -96,5 +96,5 @@ def load_miner(source: str) -> tuple[MineConfig, Any]:
 def _load(source: str, kind: type[C]) -> tuple[Path, C, Any]:
     path = find_config(source, SHIPPED)
     config = read_value(path, kind, what="config")
-    lines = key_lines(path, "interpreter", "options")
+    lines = below(key_lines(path), "interpreter", "options")
     return path, config, build(INTERPRETERS, config.interpreter, f"config {path}: interpreter", path.parent, lines)

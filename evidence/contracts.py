@@ -6,7 +6,7 @@ calibrates the prediction with what was observed; an interpreter replies to requ
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -339,6 +339,11 @@ class Reply(Value):
     error: str = ""
     retry_after_s: NonNegative | None = None
     sent: dict[str, Any] = {}
+
+    def with_texts(self, change: Callable[[str], str], **others: Any) -> Reply:
+        """The reply with every text in it changed, and `others` of its fields set to something else."""
+        texts = {name: text for name in ("text", "reasoning", "error") if (text := getattr(self, name))}
+        return self.model_copy(update={name: change(text) for name, text in texts.items()} | others)
 
 
 class Answer(Value):

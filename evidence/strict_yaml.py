@@ -57,12 +57,14 @@ def read_value(path: Path, kind: type[V], *, what: str) -> V:
     return parse_value(text, kind, where=f"{what} {path}", as_json=path.suffix == ".json")
 
 
-def key_lines(path: Path, *under: str) -> dict[Place, int]:
-    """The line of every place of a YAML file that was read before, below these keys; none for another kind of file."""
-    if path.suffix == ".json":
-        return {}
-    lines = _parse_yaml(path.read_text("utf-8-sig"), str(path))[1]
-    return {place[len(under) :]: line for place, line in lines.items() if place[: len(under)] == under}
+def key_lines(path: Path) -> dict[Place, int]:
+    """The line of every place of a YAML file that was read before; none for another kind of file."""
+    return {} if path.suffix == ".json" else _parse_yaml(path.read_text("utf-8-sig"), str(path))[1]
+
+
+def below(lines: Mapping[Place, int], *keys: str) -> dict[Place, int]:
+    """The lines of what stands below these keys, by its place there."""
+    return {place[len(keys) :]: line for place, line in lines.items() if place[: len(keys)] == keys}
 
 
 def parse_value(

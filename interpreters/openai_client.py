@@ -215,9 +215,7 @@ class OpenAIInterpreter:
         return {**self.options.extra, **{key: value for key, value in optional.items() if value is not None}}
 
     def _archivable(self, reply: Reply, sent: dict[str, Any]) -> Reply:
-        texts = {name: text for name in ("text", "reasoning", "error") if (text := getattr(reply, name))}
-        shown = {name: redact(text, self._known) for name, text in texts.items()}
-        return reply.model_copy(update={**shown, "sent": redact_config(sent, self._known)})
+        return reply.with_texts(lambda text: redact(text, self._known), sent=redact_config(sent, self._known))
 
     # --- transport -----------------------------------------------------------------------------------------------
 

@@ -161,8 +161,7 @@ class Caller:
             except ReplyError as error:
                 error.case, error.step = key.case, key.step
                 raise
-            texts = {name: text for name in ("text", "reasoning", "error") if (text := getattr(reply, name))}
-            reply = reply.model_copy(update={name: self._redact(clean(text)) for name, text in texts.items()})
+            reply = reply.with_texts(lambda text: self._redact(clean(text)))
             seconds = round(time.monotonic() - began, 4)
             self.archive.add_call(key, written, reply, repair=repair, seconds=seconds)
             self.meter.add(reply, self.prices, metered=self.metered)

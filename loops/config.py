@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 from evidence.contracts import CaseFile
 from evidence.errors import ConfigError, did_you_mean
 from evidence.registry import ADAPTERS, INTERPRETERS, POLICIES, SIMULATORS, Registry
-from evidence.strict_yaml import Place, key_lines, parse_value, read_value
+from evidence.strict_yaml import Place, below, key_lines, parse_value, read_value
 from evidence.values import Name, Number, Value, sha256_of
 
 
@@ -146,13 +146,15 @@ def load_config(source: str, *, shipped: Path, instead: RunConfig | None = None)
     case_path = rooted(path.parent, config.cases, f"{where}: cases")
     case_file = read_value(case_path, CaseFile, what="case file")
     data = None if config.data is None else rooted(path.parent, config.data, f"{where}: data")
+    lines = key_lines(path) if instead is None else {}
     problems: list[str] = []
 
     def made(registry: Registry, key: str, base: Path | None = None) -> Any:
         component = getattr(config, key)
-        lines = key_lines(path, key, "options") if instead is None else {}
+        if component is None:
+            return None
         try:
-            return None if component is None else build(registry, component, f"{where}: {key}", base, lines)
+            return build(registry, component, f"{where}: {key}", base, below(lines, key, "options"))
         except ConfigError as error:
             problems.append(str(error))
 

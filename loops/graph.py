@@ -61,7 +61,10 @@ def initial_state(case: str, repeat: int) -> LoopState:
 
 
 def checked(node: Node, following: Next | None = None) -> Callable[[LoopState], Awaitable[Any]]:
-    """The node, refusing to return what the state does not hold: unknown keys, and values that are not plain data."""
+    """The node, refusing to return what the state does not hold: unknown keys, and values that are not plain data.
+
+    `following` says what comes after it; without it an edge of the graph does.
+    """
     name = getattr(node, "__name__", "node")
 
     async def run(state: LoopState) -> Any:

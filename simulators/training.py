@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from evidence.expression import CellData
+from evidence.strict_yaml import parse_value
+from evidence.values import Value
 from simulators.response_table import ResponseTable
+
+V = TypeVar("V", bound=Value)
 
 
 class Training(NamedTuple):
@@ -24,6 +29,15 @@ class Training(NamedTuple):
     annotations: Path | None
     folder: Path
     say: Callable[[str], None]
+
+    @property
+    def kept(self) -> Path:
+        """The folder of the trained members."""
+        return self.folder / "members"
+
+    def options_as(self, kind: type[V]) -> V:
+        """The options as the simulator's own. Raises ConfigError."""
+        return parse_value(json.dumps(dict(self.options)), kind, where="options", as_json=True)
 
 
 class Trainer(Protocol):

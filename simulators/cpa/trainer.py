@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evidence.strict_yaml import parse_value
 from simulators.cpa import compat
 from simulators.members import member_folder
 from simulators.response_table import ResponseTable
@@ -31,7 +29,7 @@ class CpaTrainer:
     def train_member(self, training: Training, number: int) -> Path:
         """Train one network with the held-out combinations left out."""
         (member,) = _train(training, number).members
-        return member_folder(_kept(training), member.facts)
+        return member_folder(training.kept, member.facts)
 
     def table(self, training: Training) -> ResponseTable:
         """Every wanted combination that CPA can predict."""
@@ -52,17 +50,13 @@ def _train(training: Training, number: int | None = None) -> Cpa:
         members=training.members,
         seed=training.seed,
         only=number,
-        out=_kept(training),
+        out=training.kept,
         say=training.say,
     )
-
-
-def _kept(training: Training) -> Path:
-    return training.folder / "members"
 
 
 def _options(training: Training) -> CpaOptions:
     compat.require()
     from simulators.cpa.facts import CpaOptions
 
-    return parse_value(json.dumps(dict(training.options)), CpaOptions, where="options", as_json=True)
+    return training.options_as(CpaOptions)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evidence.errors import ConfigError
-from evidence.strict_yaml import parse_value
 from simulators.gears import compat
 from simulators.gears.dataset import GearsDataset, prepare
 from simulators.gears.go import GoAnnotations, make_go, read_go
@@ -34,7 +32,7 @@ class GearsTrainer:
     def train_member(self, training: Training, number: int) -> Path:
         """Train one network with the held-out pairs left out."""
         (member,) = _train(training, number).members
-        return member_folder(_kept(training), member.facts)
+        return member_folder(training.kept, member.facts)
 
     def table(self, training: Training) -> ResponseTable:
         """Every wanted condition that GEARS can predict."""
@@ -54,18 +52,14 @@ def _train(training: Training, number: int | None = None) -> Gears:
     settings, dataset = _options(training), _dataset(training)
     seeds = member_seeds(training.seed, training.members)
     own = seeds if number is None else seeds[number - 1 : number]
-    return Gears.train(dataset, settings, seeds=own, out=_kept(training), say=training.say)
-
-
-def _kept(training: Training) -> Path:
-    return training.folder / "members"
+    return Gears.train(dataset, settings, seeds=own, out=training.kept, say=training.say)
 
 
 def _options(training: Training) -> GearsOptions:
     compat.require()
     from simulators.gears.training import GearsOptions
 
-    return parse_value(json.dumps(dict(training.options)), GearsOptions, where="options", as_json=True)
+    return training.options_as(GearsOptions)
 
 
 def _dataset(training: Training) -> GearsDataset:
