@@ -19,8 +19,8 @@ from interpreters.reply import Parsed
 from interpreters.secrets import collect_secrets
 from loops.archive import TRANSPORT_FAULTS
 from loops.caller import Asked, Caller, Place, stepped
-from loops.engine import Cell, Work
 from loops.records import started
+from loops.work import Cell, Work
 
 
 class Answering(Work):

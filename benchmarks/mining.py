@@ -31,9 +31,9 @@ from interpreters.reply import Parsed
 from interpreters.secrets import collect_secrets
 from loops.archive import TRANSPORT_FAULTS, read_run
 from loops.caller import Caller, Place, stepped
-from loops.engine import Cell, Work
 from loops.records import started
 from loops.usage import calls_of
+from loops.work import Cell, Work
 
 
 class Mining(Work):

@@ -488,6 +488,8 @@ class Interpreter(Protocol):
 
     Optional: `metered = False` where a reply costs no tokens; `check()`, called before a run, raises ConfigError;
     `taken_up(request, reply)`, told of replies that a resumed run took from its archive; `aclose()`; `secrets()`.
+    Where several processes ask: `in_order = True` for one that must not be among them; and `findings`, an attribute
+    that is None until its first reply: only one process asks until then, and the others are given what it has found.
     """
 
     Options: ClassVar[type[Value]]

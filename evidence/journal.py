@@ -76,19 +76,27 @@ class Journal:
         self.path = path
         self._fd: int | None = None
 
-    def append(self, text: str) -> None:
-        """Append one record, as canonical JSON, as one line, in one write."""
-        line = (text + "\n").encode()
+    def open(self) -> int:
+        """Open the file, unless it is; a torn last line is ended. The descriptor: forked processes may share it."""
         try:
             if self._fd is None:
                 self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
                 if not _ends_with_newline(self.path):
-                    line = b"\n" + line
-            written = os.write(self._fd, line)
-            while written < len(line):
-                written += os.write(self._fd, line[written:])
+                    os.write(self._fd, b"\n")
         except OSError as error:
-            raise ArchiveError(f"cannot write {self.path}: {error.strerror}; the run can be resumed") from error
+            raise self._unwritable(error) from error
+        return self._fd
+
+    def append(self, text: str) -> None:
+        """Append one record, as canonical JSON, as one line, in one write."""
+        line = (text + "\n").encode()
+        fd = self.open()
+        try:
+            written = os.write(fd, line)
+            while written < len(line):
+                written += os.write(fd, line[written:])
+        except OSError as error:
+            raise self._unwritable(error) from error
 
     def close(self) -> None:
         """Flush to the disk and close."""
@@ -96,6 +104,9 @@ class Journal:
             os.fsync(self._fd)
             os.close(self._fd)
             self._fd = None
+
+    def _unwritable(self, error: OSError) -> ArchiveError:
+        return ArchiveError(f"cannot write {self.path}: {error.strerror}; the run can be resumed")
 
 
 def read_journal(path: Path) -> Lines:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TextIO
 
+import uvloop
+
 from evidence.errors import ConfigError, VcloopError
 from evidence.values import sha256_of
 from interpreters.dry_answer import dry_answer
@@ -131,7 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         except (VcloopError, OSError) as error:
             parser.error(str(error))
-        asyncio.run(_serve(script, options.port))
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(script, options.port))
 
 
 def _share(text: str) -> tuple[str, float]:

@@ -12,7 +12,7 @@ import json
 import socket
 import struct
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self, cast
 
 HOST = "127.0.0.1"
 _END_OF_HEAD = b"\r\n\r\n"
@@ -87,8 +87,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - for the type checker
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         self._open.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -176,6 +176,15 @@ class OpenAIInterpreter:
             self._form = form_of(reply.sent, self._form, request)
             self._settled = True
 
+    @property
+    def findings(self) -> Form | None:
+        """In which form this server is asked; None while its first reply is still to come."""
+        return self._form if self._settled or not self.options.adapt else None
+
+    @findings.setter
+    def findings(self, found: Form) -> None:
+        self._form, self._settled = found, True
+
     async def aclose(self) -> None:
         """Close the connections. The interpreter can be used again; it then opens new ones."""
         server, self._server = self._server, None

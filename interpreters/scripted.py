@@ -36,6 +36,7 @@ class ScriptedInterpreter:
     Options: ClassVar[type[Value]] = ScriptedOptions
     modalities: ClassVar[frozenset[str]] = frozenset({"figure", "table", "text"})
     metered: ClassVar[bool] = False
+    in_order: ClassVar[bool] = True
 
     def __init__(
         self,

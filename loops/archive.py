@@ -155,7 +155,10 @@ class CallKey(NamedTuple):
 
 
 class Archive:
-    """The open archive of a run. One process at a time; every append is on its way to the disk when it returns."""
+    """The open archive of a run: of one process, and of those forked from it.
+
+    Every append is on its way to the disk when it returns.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -231,6 +234,11 @@ class Archive:
         calls = [call_of(line, path, number, []) for number, line in self._before.lines(place)]
         for call in _without_open_faults(call for call in calls if call is not None):
             yield _call_key(call), (call.request_sha256, call.reply)
+
+    def open_journals(self) -> None:
+        """Open the files that lines are appended to, so that processes forked from this one share them."""
+        self._calls.open()
+        self._events.open()
 
     def add_call(self, key: CallKey, request: Written, reply: Reply, *, repair: bool, seconds: float) -> None:
         """Append one attempt."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
 from evidence.contracts import Interpreter, Reply, Request, Usage
@@ -68,6 +68,7 @@ class Caller:
         endpoint: Endpoint,
         meter: Meter,
         stop: Stop,
+        may_ask: Callable[[], Awaitable[None]],
         on_call: Callable[[bool], None] = lambda live: None,
         redact: Callable[[str], str] = lambda text: text,
     ):
@@ -82,9 +83,9 @@ class Caller:
         self.stop = stop
         self.metered = bool(getattr(interpreter, "metered", True))
         self._writer = RequestWriter(interpreter.identity())
+        self._may_ask = may_ask
         self._on_call = on_call
         self._redact = redact
-        self._under_way: set[asyncio.Task[Reply]] = set()
 
     async def ask(
         self,
@@ -128,16 +129,6 @@ class Caller:
             blind = sum(map(unmetered, replies)) if self.metered else 0
             return Asked(request, first.sha256, reply, parsed, tuple(statuses), _total(replies), blind)
 
-    async def finish(self) -> None:
-        """Wait for the calls under way, so that what was paid is archived."""
-        while self._under_way:
-            await asyncio.wait(self._under_way)
-
-    def _ended(self, call: asyncio.Task[Reply]) -> None:
-        self._under_way.discard(call)
-        if not call.cancelled():
-            call.exception()  # a run that was cancelled no longer asks for it
-
     async def _attempt(self, key: CallKey, request: Request, written: Written, *, repair: bool) -> _Made:
         archived = self.archive.reply(key, written.sha256)
         if archived is not None:
@@ -146,26 +137,23 @@ class Caller:
             if taken_up is not None:
                 taken_up(request, archived)
             return _Made(archived, live=False)
-        call = asyncio.ensure_future(self._call(key, request, written, repair))
-        self._under_way.add(call)
-        call.add_done_callback(self._ended)
-        return _Made(await asyncio.shield(call), live=True)
+        await self._may_ask()
+        call = functools.partial(self._call, key, request, written, repair)
+        return _Made(await self.endpoint.ask(call, self.stop), live=True)
 
     async def _call(self, key: CallKey, request: Request, written: Written, repair: bool) -> Reply:
-        """Wait for a place, ask, archive. A run that stops meanwhile leaves this to its end."""
-        async with self.endpoint.place(self.stop) as learn:
-            self.meter.admit()
-            began = time.monotonic()
-            try:
-                reply = await self.interpreter.ask(request, self.blobs, repeat=key.repeat)
-            except ReplyError as error:
-                error.case, error.step = key.case, key.step
-                raise
-            reply = reply.with_texts(lambda text: self._redact(clean(text)))
-            seconds = round(time.monotonic() - began, 4)
-            self.archive.add_call(key, written, reply, repair=repair, seconds=seconds)
-            self.meter.add(reply, self.prices, metered=self.metered)
-            learn(reply)
+        """Ask and archive. A run that stops meanwhile leaves this to its end."""
+        self.meter.admit()
+        began = time.monotonic()
+        try:
+            reply = await self.interpreter.ask(request, self.blobs, repeat=key.repeat)
+        except ReplyError as error:
+            error.case, error.step = key.case, key.step
+            raise
+        reply = reply.with_texts(lambda text: self._redact(clean(text)))
+        seconds = round(time.monotonic() - began, 4)
+        self.archive.add_call(key, written, reply, repair=repair, seconds=seconds)
+        self.meter.add(reply, self.prices, metered=self.metered)
         self._on_call(True)
         return reply
 

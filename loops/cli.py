@@ -62,7 +62,7 @@ app.add_typer(cases_app, name="cases")
 app.add_typer(data_app, name="data")
 
 PACKAGES = ("adapters", "benchmarks", "cases", "evidence", "interpreters", "loops", "scoring", "simulators")
-Where = Annotated[ExecutorName, typer.Option(help="Where the work is done: in this process, or on a Ray cluster.")]
+Where = Annotated[ExecutorName, typer.Option(help="Where the work is done: on this machine, or on a Ray cluster.")]
 Address = Annotated[
     str | None, typer.Option(help="The Ray cluster as HOST:PORT; RAY_ADDRESS, or this machine, by default.")
 ]
@@ -115,7 +115,14 @@ def sweep(
     where = find_executor(executor, address)
     plan, jobs = load_sweep(config, shipped=SHIPPED_CASES, results=results)
     with terminal.progress(terminal.console(stderr=True)) as progress:
-        outcomes = where.runs(jobs, limits=plan.limits, concurrency=plan.concurrency, resume=resume, progress=progress)
+        outcomes = where.runs(
+            jobs,
+            limits=plan.limits,
+            concurrency=plan.concurrency,
+            processes=plan.processes,
+            resume=resume,
+            progress=progress,
+        )
     if as_json:
         print_json([outcome.summary for outcome in outcomes])
     else:

@@ -92,6 +92,7 @@ class CommonConfig(Value):
     repeats: int = Field(default=1, ge=1, le=10_000)
     seed: int = 0
     concurrency: int = Field(default=1, ge=1, le=1000)
+    processes: int | None = Field(default=None, ge=1, le=64)
 
 
 class RunConfig(CommonConfig):
@@ -116,7 +117,7 @@ def rename(config: C, name: str) -> C:
     return parse_value(json.dumps(plain), type(config), where=f"--name {name!r}", as_json=True)
 
 
-NOT_PART_OF_THE_RESULT = ("concurrency", "attempts", "limits")
+NOT_PART_OF_THE_RESULT = ("concurrency", "processes", "attempts", "limits")
 """Keys that a resumed run may change: they decide how fast and how far it goes, not what it gives."""
 
 

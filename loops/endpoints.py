@@ -7,22 +7,30 @@ whole round of good answers gives one back. Calls that began before the last cut
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from evidence.contracts import Reply
 from loops.limits import Stop
 
 OVERLOADED = frozenset({"rate_limited", "timeout"})
 """Statuses that say a server has too much to do; so does a server error that names a time to wait."""
+Call = Callable[[], Awaitable[Reply]]
+
+
+class _Waiting(NamedTuple):
+    call: Call
+    stop: Stop
+    reply: asyncio.Future[Reply]
 
 
 class Endpoint:
     """The places of one server, shared by everything that asks it. Calls get places in the order they come.
 
-    `reached`: a connection to it has been made in this start of the run.
+    Each place is a task that makes one call after the other, as long as calls wait. `reached`: a connection to the
+    server has been made in this start of the run.
     """
 
     def __init__(self, places: int, clock: Callable[[], float] = time.monotonic):
@@ -32,47 +40,60 @@ class Endpoint:
         self.cuts = 0
         self.reached = False
         self._clock = clock
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._not_before = 0.0
         self._last_cut = float("-inf")
 
-    @contextlib.asynccontextmanager
-    async def place(self, stop: Stop) -> AsyncIterator[Callable[[Reply], None]]:
-        """A place for one call. What is given must be told the reply, so that the number of places follows.
+    async def ask(self, call: Call, stop: Stop) -> Reply:
+        """Make a call as soon as it has a place, and learn from its reply how many places there are to be.
 
-        Raises Stopped where the run is to stop before the place comes.
+        A call that has begun goes on to its end, even where nobody waits for it any more. Raises what the call raises,
+        and Stopped where the run is to stop before the place comes.
         """
-        if self.busy < int(self.places) and not self._waiting:
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(call, stop, reply))
+        self._fill()
+        return await reply
+
+    async def finish(self) -> None:
+        """Wait for the calls that have begun, so that what was paid is archived."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _fill(self) -> None:
+        """Take places for calls that wait, as far as there are any."""
+        for _ in range(min(int(self.places) - self.busy, len(self._waiting))):
             self.busy += 1
-        else:
-            await self._queue()
-        try:
-            while (delay := self._not_before - self._clock()) > 0:
-                await stop.sleep(delay)
-            stop.check()
-            began = self._clock()
-            yield lambda reply: self._learn(reply, began)
-        finally:
-            self.busy -= 1
-            self._admit()
+            task = asyncio.get_running_loop().create_task(self._hold())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
-    async def _queue(self) -> None:
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # the place came and the call was given up: pass it on
-                self.busy -= 1
-                self._admit()
-            raise
+    async def _hold(self) -> None:
+        """Hold a place and make calls, until none waits or the place is one too many."""
+        while self._waiting and self.busy <= int(self.places):
+            call, stop, reply = self._waiting.popleft()
+            if reply.done():
+                continue  # given up before it began
+            try:
+                came = await self._make(call, stop)
+            except Exception as error:
+                if not reply.done():
+                    reply.set_exception(error)
+            else:
+                if not reply.done():
+                    reply.set_result(came)
+                self._fill()
+        self.busy -= 1
 
-    def _admit(self) -> None:
-        while self._waiting and self.busy < int(self.places):
-            turn = self._waiting.popleft()
-            if not turn.done():
-                self.busy += 1
-                turn.set_result(None)
+    async def _make(self, call: Call, stop: Stop) -> Reply:
+        while (delay := self._not_before - self._clock()) > 0:
+            await stop.sleep(delay)
+        stop.check()
+        began = self._clock()
+        reply = await call()
+        self._learn(reply, began)
+        return reply
 
     def _learn(self, reply: Reply, began: float) -> None:
         self.reached = self.reached or reply.status != "connection"

@@ -1,39 +1,20 @@
-"""Make runs: open or resume their archives, work through their cells, some at once, and stop cleanly.
-
-What happens in a cell is the run's own: `loops.runner` sends a case through the graph, `benchmarks` sends an item
-through a prompting strategy or a response to a judge. Attempts, limits, places at a server and resuming are the same.
-"""
+"""Make runs: open or resume their archives, have their cells worked through, and close them with their scores."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from evidence.contracts import Interpreter
-from evidence.errors import ArchiveError, BudgetError, ConfigError, ReplyError, VcloopError
-from interpreters.secrets import collect_secrets, redact
-from loops.archive import Archive, RunRecord, read_blob
-from loops.caller import Caller
-from loops.collection import rare_collection
-from loops.config import CommonConfig, Limits
-from loops.endpoints import Endpoint
-from loops.limits import LimitReached, Meter, Stop, Stopped
+from evidence.errors import ArchiveError, ConfigError, VcloopError
+from loops.archive import RunRecord
+from loops.config import Limits
+from loops.ledger import SharedMeter
+from loops.limits import Meter
+from loops.processes import check_processes, how_many, make_cells_in
 from loops.records import check_folder
-
-Cell = tuple[str, int]
-"""A case and a repeat."""
-
-
-class Progress(NamedTuple):
-    """Called as runs go on: `prepared` with the number of cells, `cell` after each, `call` after each attempt."""
-
-    prepared: Callable[[int], None] = lambda total: None
-    cell: Callable[[], None] = lambda: None
-    call: Callable[[bool], None] = lambda live: None
+from loops.shift import Shift, make_cells
+from loops.work import Progress, Work
 
 
 class Outcome(NamedTuple):
@@ -45,62 +26,6 @@ class Outcome(NamedTuple):
     error: VcloopError | None = None
 
 
-class Work(ABC):
-    """One run to make, and its state while it goes on."""
-
-    def __init__(self, config: CommonConfig, interpreter: Interpreter, record: RunRecord, folder: Path):
-        self.config = config
-        self.interpreter = interpreter
-        self.record = record
-        self.folder = folder
-        self.archive = Archive(folder)
-        self.secrets = collect_secrets(interpreter)
-        self.stop = Stop()
-        self.faults: list[str] = []
-        self.open_cells = 0
-
-    @abstractmethod
-    def prepare(self) -> None:
-        """Check and compute everything that needs no archive. Raises before the folder is made."""
-
-    @abstractmethod
-    def open(self) -> list[Cell]:
-        """Write what is known before the first call into the open archive; the cells that are not complete."""
-
-    @abstractmethod
-    def worker(self, caller: Caller) -> Callable[[str, int], Awaitable[str]]:
-        """What works through one cell, and returns the fault of the server that left it open, or ""."""
-
-    @abstractmethod
-    def score(self) -> dict[str, Any]:
-        """Write the scores from the archive; the summary."""
-
-    def begin(self, resume: bool) -> None:
-        """Write the record into the open archive. Raises ArchiveError where another run is there."""
-        before = check_folder(self.folder, self.record, resume)  # again: another start may have come first
-        if before is not None:
-            self.record = self.record.model_copy(update={"started_at": before.started_at})
-        self.archive.write_run(self.record)
-
-    @property
-    def reason(self) -> str:
-        """Why the run is incomplete; empty where it is finished."""
-        if self.stop.reason and self.open_cells:
-            return self.stop.reason
-        if not self.faults:
-            return ""
-        return (
-            f"{len(self.faults)} cases had no reply within attempts.max_attempts, first {sorted(self.faults)[0]}; "
-            "resume to try again"
-        )
-
-    def close(self, reason: str) -> None:
-        """Write how the run ended."""
-        status = "incomplete" if reason else "finished"
-        self.record = self.record.model_copy(update={"status": status, "reason": redact(reason, self.secrets)})
-        self.archive.write_run(self.record)
-
-
 def make(work: Work, *, resume: bool = False, progress: Progress | None = None) -> Outcome:
     """Make or resume one run within the limits of its own config.
 
@@ -109,7 +34,12 @@ def make(work: Work, *, resume: bool = False, progress: Progress | None = None) 
     """
     config = work.config
     (outcome,) = make_all(
-        [work], limits=config.limits, concurrency=config.concurrency, resume=resume, progress=progress
+        [work],
+        limits=config.limits,
+        concurrency=config.concurrency,
+        processes=config.processes,
+        resume=resume,
+        progress=progress,
     )
     if outcome.error is not None:
         raise type(outcome.error)(
@@ -123,6 +53,7 @@ def make_all(
     *,
     limits: Limits,
     concurrency: int,
+    processes: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     meter: Meter | None = None,
@@ -130,27 +61,31 @@ def make_all(
     """Make several runs at once. They share the limits, and those that ask the same server share its `concurrency`.
 
     Everything checkable is checked before a folder is made and before the first call. What a server does to one run
-    leaves the others going; a limit that is reached stops all. `meter` counts the calls, where other processes make
-    runs under the same limits.
+    leaves the others going; a limit that is reached stops all. `processes`: how many work through the cells; as many
+    as are of use, where it is None. `meter` counts the calls, where processes elsewhere make runs under the same
+    limits; this one then does so alone.
     """
-    import uvloop
-
     progress = progress or Progress()
+    processes = processes if meter is None else 1
     check_all(works, limits=limits, resume=resume)
+    check_processes(processes, works)
     with contextlib.ExitStack() as stack:
-        cells: list[tuple[Work, Cell]] = []
+        cells = []
         for work in works:
             stack.enter_context(work.archive)
             work.begin(resume)
-            own = work.open()
-            work.open_cells = len(own)
-            cells += [(work, cell) for cell in own]
-        progress.prepared(len(cells))
+            cells.append(work.open())
+        n_cells = sum(map(len, cells))
+        progress.prepared(n_cells)
+        n = how_many(processes, works, n_cells, concurrency)
+        if n > 1 and limits.model_copy(update={"wall_time_s": None}) != Limits():
+            meter = stack.enter_context(SharedMeter(limits))
+        meter = meter or Meter(limits)
+        for work in works:
+            meter.past(work.archive.past, work.config.interpreter.prices)
+        shift = Shift(works, cells, meter, limits.wall_time_s, concurrency, progress)
         try:
-            with rare_collection(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(
-                    _work_through(works, cells, meter or Meter(limits), limits.wall_time_s, concurrency, progress)
-                )
+            make_cells(shift) if n == 1 else make_cells_in(n, shift)
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
             reason = "interrupted" if stopped else str(error) or type(error).__name__
@@ -178,86 +113,6 @@ def check_all(works: Sequence[Work], *, limits: Limits, resume: bool, calls_here
         work.prepare()
 
 
-async def _work_through(
-    works: Sequence[Work],
-    cells: Sequence[tuple[Work, Cell]],
-    meter: Meter,
-    wall_time_s: float | None,
-    concurrency: int,
-    progress: Progress,
-) -> None:
-    """Work through the open cells of all runs, some at once."""
-    endpoints: dict[str, Endpoint] = {}
-    callers: dict[int, Caller] = {}
-    workers: dict[int, Callable[[str, int], Awaitable[str]]] = {}
-
-    def stop_all(reason: str) -> None:
-        for work in works:
-            work.stop.set(reason)
-
-    for work in works:
-        meter.past(work.archive.past, work.config.interpreter.prices)
-        asked = work.record.interpreter
-        endpoint = endpoints.setdefault(str(asked.get("base_url") or asked.get("name")), Endpoint(concurrency))
-        callers[id(work)] = _caller(work, endpoint, meter, progress)
-        workers[id(work)] = work.worker(callers[id(work)])
-    open_at_once = asyncio.Semaphore(concurrency if concurrency == 1 else 2 * concurrency)
-
-    async def one(work: Work, case: str, repeat: int) -> None:
-        async with open_at_once:
-            try:
-                work.stop.check()
-                fault = await workers[id(work)](case, repeat)
-            except LimitReached as limit:
-                stop_all(str(limit))
-                return
-            except Stopped:
-                return
-            except (BudgetError, ReplyError) as error:
-                work.stop.set(redact(str(error), work.secrets), error)
-                return
-        work.open_cells -= 1
-        if fault:
-            work.faults.append(f"case {case}: {fault}")
-            if not callers[id(work)].endpoint.reached:
-                work.stop.set(f"{fault}; no connection was made at all: is the server up, and its address right?")
-        progress.cell()
-
-    timer = None
-    if wall_time_s is not None:
-        over = f"limits.wall_time_s: the run has gone on for {wall_time_s:g} s"
-        timer = asyncio.get_running_loop().call_later(wall_time_s, stop_all, over)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for work, (case, repeat) in cells:
-                group.create_task(one(work, case, repeat))
-    except ExceptionGroup as errors:
-        raise _first(errors) from errors
-    finally:
-        if timer is not None:
-            timer.cancel()
-        for caller in callers.values():
-            await caller.finish()
-        for work in works:
-            close = getattr(work.interpreter, "aclose", None)
-            if close is not None:
-                await close()
-
-
-def _caller(work: Work, endpoint: Endpoint, meter: Meter, progress: Progress) -> Caller:
-    return Caller(
-        work.interpreter,
-        work.archive,
-        work.config,
-        StoredBlobs(work.folder),
-        endpoint=endpoint,
-        meter=meter,
-        stop=work.stop,
-        on_call=progress.call,
-        redact=lambda text: redact(text, work.secrets),
-    )
-
-
 def _check_prices(works: Sequence[Work], limits: Limits) -> None:
     """A limit of cost needs the price of every model, in one currency."""
     if limits.cost is None:
@@ -272,33 +127,3 @@ def _check_prices(works: Sequence[Work], limits: Limits) -> None:
     currencies = sorted({price.currency for price in prices.values() if price is not None})
     if len(currencies) > 1:
         raise ConfigError(f"limits.cost needs prices in one currency, got {', '.join(currencies)}")
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first of several errors, preferring ours."""
-    flat = list(_flatten(errors))
-    return next((e for e in flat if isinstance(e, VcloopError)), flat[0])
-
-
-def _flatten(error: BaseException) -> Iterator[BaseException]:
-    if isinstance(error, BaseExceptionGroup):
-        for inner in error.exceptions:
-            yield from _flatten(inner)
-    else:
-        yield error
-
-
-class StoredBlobs(Mapping[str, bytes]):
-    """Figures by sha256, read from the archive and checked when an interpreter sends them."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def __getitem__(self, sha256: str) -> bytes:
-        return read_blob(self.folder, sha256)
-
-    def __iter__(self) -> Iterator[str]:
-        return (path.name for path in (self.folder / "blobs").iterdir())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)

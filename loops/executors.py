@@ -1,4 +1,4 @@
-"""Where units of work are made: in this process, or on the machines of a Ray cluster.
+"""Where units of work are made: on this machine, or on those of a Ray cluster.
 
 A unit is one run of a sweep or one member of an ensemble. Every executor gives the same bytes.
 """
@@ -13,9 +13,10 @@ from evidence.errors import ConfigError
 
 if TYPE_CHECKING:
     from loops.config import Limits
-    from loops.engine import Outcome, Progress
+    from loops.engine import Outcome
     from loops.runner import Job
     from loops.simulate import Planned
+    from loops.work import Progress
 
 
 class ExecutorName(StrEnum):
@@ -29,9 +30,17 @@ class Executor(Protocol):
     """Makes units of work."""
 
     def runs(
-        self, jobs: Sequence[Job], *, limits: Limits, concurrency: int, resume: bool, progress: Progress
+        self,
+        jobs: Sequence[Job],
+        *,
+        limits: Limits,
+        concurrency: int,
+        processes: int | None,
+        resume: bool,
+        progress: Progress,
     ) -> list[Outcome]:
-        """Make the runs of a sweep under its limits. Raises what `loops.engine.make_all` raises."""
+        """Make the runs of a sweep under its limits, in so many processes of this machine where None says that it is
+        for us to decide. Raises what `loops.engine.make_all` raises."""
         ...
 
     def members(self, planned: Planned) -> None:
@@ -40,15 +49,24 @@ class Executor(Protocol):
 
 
 class Local:
-    """All in this process: runs side by side in one event loop, members one after another."""
+    """All on this machine: runs side by side, members one after another."""
 
     def runs(
-        self, jobs: Sequence[Job], *, limits: Limits, concurrency: int, resume: bool, progress: Progress
+        self,
+        jobs: Sequence[Job],
+        *,
+        limits: Limits,
+        concurrency: int,
+        processes: int | None,
+        resume: bool,
+        progress: Progress,
     ) -> list[Outcome]:
         """Make the runs of a sweep under its limits."""
         from loops.runner import run_all
 
-        return run_all(jobs, limits=limits, concurrency=concurrency, resume=resume, progress=progress)
+        return run_all(
+            jobs, limits=limits, concurrency=concurrency, processes=processes, resume=resume, progress=progress
+        )
 
     def members(self, planned: Planned) -> None:
         """Nothing: the trainer trains what is missing when it makes the table."""

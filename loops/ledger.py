@@ -1,9 +1,20 @@
-"""The limits of a sweep whose runs are made by several processes: what each run used, summed in one place."""
+"""Limits where several processes make the calls: what all have used, summed in one place."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Self
+
 from loops.config import Limits
-from loops.limits import Used, refusal, total
+from loops.limits import Meter, Used, refusal, total
+
+SUM_BYTES = 4096
+"""More than the text of any sum."""
 
 
 class Ledger:
@@ -31,3 +42,40 @@ class Ledger:
         """Count what a reply used."""
         self._runs[run] = total([self._runs.get(run, Used()), used])
         self._all = total([self._all, used])
+
+
+class SharedMeter(Meter):
+    """Counts for this process and for those that are forked from it.
+
+    The sum is in a file in memory, locked while a process changes it; a process that dies unlocks it.
+    """
+
+    def __init__(self, limits: Limits):
+        self._file = os.memfd_create("vcloop-meter")
+        super().__init__(limits)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    @property
+    def used(self) -> Used:
+        """What all processes have used."""
+        calls, prompt, completion, cost, unknown = json.loads(os.pread(self._file, SUM_BYTES, 0))
+        return Used(calls, prompt, completion, Decimal(cost), unknown)
+
+    @used.setter
+    def used(self, used: Used) -> None:
+        text = json.dumps([*used[:3], str(used.cost), used.unknown])
+        os.pwrite(self._file, text.ljust(SUM_BYTES).encode(), 0)
+
+    @contextlib.contextmanager
+    def exact(self) -> Iterator[None]:
+        """No other process counts while this lasts."""
+        fcntl.lockf(self._file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN)

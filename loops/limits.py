@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from decimal import Decimal
 from typing import NamedTuple
 
@@ -25,11 +26,12 @@ class LimitReached(BudgetError):
 
 
 class Stop:
-    """Says once that no new call of a run may start, and why. Whoever waits wakes up."""
+    """Says once that no new call of a run may start, and why. Whoever waits wakes up; `told` is called."""
 
     def __init__(self) -> None:
         self.reason = ""
         self.error: VcloopError | None = None
+        self.told: Callable[[], None] = lambda: None
         self._event = asyncio.Event()
 
     def set(self, reason: str, error: VcloopError | None = None) -> None:
@@ -37,6 +39,7 @@ class Stop:
         if not self._event.is_set():
             self.reason, self.error = reason, error
             self._event.set()
+            self.told()
 
     def check(self) -> None:
         """Raise Stopped if the run is to stop."""
@@ -73,21 +76,40 @@ class Meter:
         self.limits = limits
         self.used = Used()
 
+    @property
+    def used(self) -> Used:
+        """What was used so far."""
+        return self._used
+
+    @used.setter
+    def used(self, used: Used) -> None:
+        self._used = used
+
+    def exact(self) -> AbstractContextManager[None]:
+        """Nobody else counts while this lasts."""
+        return nullcontext()
+
     def admit(self) -> None:
         """Count a call that is about to be made. Raises LimitReached where a limit forbids it."""
-        over = refusal(self.limits, self.used)
-        if over:
-            raise LimitReached(over)
-        self.used = self.used._replace(calls=self.used.calls + 1)
+        with self.exact():
+            used = self.used
+            over = refusal(self.limits, used)
+            if over:
+                raise LimitReached(over)
+            self.used = used._replace(calls=used.calls + 1)
 
     def past(self, attempts: Iterable[Reply], prices: Prices | None) -> None:
         """Count what an archive already holds."""
-        self.used = total([self.used, *(used_by(reply, prices, metered=False, calls=1) for reply in attempts)])
+        self._count(*(used_by(reply, prices, metered=False, calls=1) for reply in attempts))
 
     def add(self, reply: Reply, prices: Prices | None, *, metered: bool) -> None:
         """Count what a reply used. `metered`: its interpreter costs tokens, so that a reply without usage is one that
         a limit of tokens or cost cannot be kept with."""
-        self.used = total([self.used, used_by(reply, prices, metered=metered)])
+        self._count(used_by(reply, prices, metered=metered))
+
+    def _count(self, *more: Used) -> None:
+        with self.exact():
+            self.used = total([self.used, *more])
 
 
 def refusal(limits: Limits, used: Used) -> str:

@@ -18,12 +18,13 @@ from evidence.contracts import Reply
 from evidence.errors import BudgetError, ConfigError
 from loops.archive import read_run
 from loops.config import Limits, Prices
-from loops.engine import Outcome, Progress, Work, check_all
+from loops.engine import Outcome, check_all
 from loops.ledger import Ledger
 from loops.limits import LimitReached, Meter, used_by
 from loops.runner import Job, works_of
 from loops.simulate import Planned
 from loops.units import Made, MemberUnit, Place, RunUnit, make_member, make_run, run_unit, share, unshare
+from loops.work import Progress, Work
 
 MAX_DEATHS = 3
 """How many workers may die over one unit before it counts as the reason."""
@@ -38,9 +39,21 @@ class RayCluster:
         _ray()
 
     def runs(
-        self, jobs: Sequence[Job], *, limits: Limits, concurrency: int, resume: bool, progress: Progress
+        self,
+        jobs: Sequence[Job],
+        *,
+        limits: Limits,
+        concurrency: int,
+        processes: int | None,
+        resume: bool,
+        progress: Progress,
     ) -> list[Outcome]:
-        """Make the runs of a sweep. `concurrency` is divided among those made at the same time."""
+        """Make the runs of a sweep, each in one process. `concurrency` is divided among those made at the same time.
+
+        Raises ConfigError where `processes` asks for several for each run.
+        """
+        if (processes or 1) > 1:
+            raise ConfigError("processes are those of one machine; with --executor ray every run has one, leave it out")
         works = works_of(jobs)
         check_all(works, limits=limits, resume=resume, calls_here=False)
         with self._connected() as n_workers, _shared(works[0].folder.parent) as place:

@@ -12,13 +12,14 @@ from interpreters.secrets import collect_secrets
 from loops.archive import Archive, Opened
 from loops.caller import Caller
 from loops.config import Limits, Loaded
-from loops.engine import Cell, Outcome, Progress, Work, make, make_all
+from loops.engine import Outcome, make, make_all
 from loops.limits import Meter
 from loops.nodes import Steps
 from loops.prepare import Prepared, Ready, affordable, prepare
 from loops.records import run_record
 from loops.rescore import rescore
 from loops.run_events import open_cells
+from loops.work import Cell, Progress, Work
 
 
 class Job(NamedTuple):
@@ -38,6 +39,7 @@ def run_all(
     *,
     limits: Limits,
     concurrency: int,
+    processes: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     meter: Meter | None = None,
@@ -50,7 +52,15 @@ def run_all(
     works = works_of(jobs)
     for work in works:
         work.archive.patience_s = patience_s
-    return make_all(works, limits=limits, concurrency=concurrency, resume=resume, progress=progress, meter=meter)
+    return make_all(
+        works,
+        limits=limits,
+        concurrency=concurrency,
+        processes=processes,
+        resume=resume,
+        progress=progress,
+        meter=meter,
+    )
 
 
 def works_of(jobs: Sequence[Job]) -> list[Work]:

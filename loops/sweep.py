@@ -24,8 +24,9 @@ class SweepConfig(Value):
     """The runs of a sweep: every config with every model and every seed.
 
     `configs` are run configs: paths relative to the sweep file, or names of shipped ones. `models` takes the place of
-    their interpreter, under short names that become part of the run names. `limits` and `concurrency` (calls at once to
-    one server) hold for all runs together; those of the configs do not count. `repeats` replaces the configs' own.
+    their interpreter, under short names that become part of the run names. `limits`, `concurrency` (calls at once to
+    one server) and `processes` hold for all runs together; those of the configs do not count. `repeats`
+    replaces the configs' own.
     """
 
     version: int = Field(ge=1, le=1)
@@ -36,6 +37,7 @@ class SweepConfig(Value):
     repeats: int | None = Field(default=None, ge=1, le=10_000)
     limits: Limits = Limits()
     concurrency: int = Field(default=8, ge=1, le=1000)
+    processes: int | None = Field(default=None, ge=1, le=64)
 
 
 def load_sweep(path: Path, *, shipped: Path, results: Path) -> tuple[SweepConfig, list[Job]]:

@@ -13,7 +13,7 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loops.engine import Progress
+    from loops.work import Progress
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 TABLE_WIDTH = 130
@@ -41,7 +41,7 @@ def progress(shown_on: Console) -> Iterator[Progress]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
-    from loops.engine import Progress
+    from loops.work import Progress
 
     columns = (TextColumn("cases"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     with Bar(*columns, TimeElapsedColumn(), console=shown_on, transient=True, disable=not shown_on.is_terminal) as bar:

@@ -120,6 +120,7 @@ def make_run(unit: RunUnit, meter: Meter | None) -> Made:
             [job],
             limits=Limits(wall_time_s=unit.wall_time_s),
             concurrency=unit.concurrency,
+            processes=1,
             resume=True,
             meter=meter,
             patience_s=LOCK_PATIENCE_S,

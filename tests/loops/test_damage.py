@@ -15,9 +15,9 @@ from interpreters.scripted import ScriptedInterpreter
 from loops import runner
 from loops.archive import read_calls
 from loops.config import load_config, rename
-from loops.engine import StoredBlobs
 from loops.rescore import rescore
 from loops.runner import run
+from loops.shift import StoredBlobs
 
 SHIPPED = Path(__file__).resolve().parents[2] / "cases"
 GENES = ("HSP70", "HSP90", "CDC6")

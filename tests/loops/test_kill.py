@@ -24,9 +24,11 @@ TAIL = 300
 
 @pytest.mark.slow
 @pytest.mark.loopback
-def test_random_kills_of_the_command() -> None:
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_random_kills_of_the_command(processes: str) -> None:
     """The short form of `python tests/perf/kill_runs.py --kills 50`."""
     command = [sys.executable, "tests/perf/kill_runs.py", "--kills", "6", "--repeats", "2", "--seed", "4"]
+    command += ["--processes", processes]
     made = subprocess.run(
         command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )

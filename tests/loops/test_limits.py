@@ -76,10 +76,12 @@ def test_a_token_limit_needs_usage_and_says_so() -> None:
 
 
 async def hold(endpoint: Endpoint, stop: Stop, status: str, busy: list[int], retry_after: float | None = None) -> None:
-    async with endpoint.place(stop) as learn:
+    async def call() -> Reply:
         busy.append(endpoint.busy)
         await asyncio.sleep(0.01)
-        learn(Reply(status=status, retry_after_s=retry_after))
+        return Reply(status=status, retry_after_s=retry_after)
+
+    await endpoint.ask(call, stop)
 
 
 def test_an_overload_halves_the_places_once_a_round_and_they_come_back() -> None:
@@ -122,7 +124,30 @@ def test_a_stop_wakes_who_waits_and_given_up_places_are_passed_on() -> None:
         stop.set("enough")
         done = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(d) for d in done] == [Stopped, asyncio.CancelledError, Stopped]
+        await endpoint.finish()
         assert endpoint.busy == 0
+
+    asyncio.run(go())
+
+
+def test_a_call_that_has_begun_ends_though_nobody_waits_for_it() -> None:
+    async def go() -> None:
+        endpoint, stop, busy, ended = Endpoint(1), Stop(), [], []
+
+        async def call() -> Reply:
+            await asyncio.sleep(0.05)
+            ended.append(True)
+            return Reply(status="ok")
+
+        begun = asyncio.ensure_future(endpoint.ask(call, stop))
+        queued = asyncio.ensure_future(hold(endpoint, stop, "ok", busy))
+        await asyncio.sleep(0.01)
+        begun.cancel()
+        queued.cancel()
+        await asyncio.gather(begun, queued, return_exceptions=True)
+        await endpoint.finish()
+        assert ended == [True]
+        assert busy == []
 
     asyncio.run(go())
 

@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--delay-ms", type=float, default=40.0, help="waited by the server before each reply")
     parser.add_argument("--repeats", type=int, default=6)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -53,7 +54,7 @@ def main() -> None:
         command += ["--log", str(folder / "served.jsonl")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             try:
-                config = write_config(folder, server.stdout.readline().strip(), options.repeats)
+                config = write_config(folder, server.stdout.readline().strip(), options)
                 rng = np.random.default_rng(options.seed)
                 wrong = kill_runs(config, Log(folder / "served.jsonl"), options.kills, rng)
             finally:
@@ -74,7 +75,7 @@ class Log(list[str]):
         return len(self)
 
 
-def write_config(folder: Path, base_url: str, repeats: int) -> Path:
+def write_config(folder: Path, base_url: str, options: argparse.Namespace) -> Path:
     write_case_file(folder / "heat.json", HeatShock.freeze(data=None, shape="all", seed=1, options={}))
     model = {"model": "dry", "base_url": base_url, "seed": SEED}
     config = {
@@ -85,8 +86,9 @@ def write_config(folder: Path, base_url: str, repeats: int) -> Path:
         "adapter": "affine",
         "interpreter": {"name": "openai", "options": model},
         "modalities": ["table"],
-        "repeats": repeats,
+        "repeats": options.repeats,
         "concurrency": CONCURRENCY,
+        "processes": options.processes,
     }
     path = folder / "heat.yaml"
     path.write_text(yaml.safe_dump(config))

@@ -78,8 +78,8 @@ def three_measurements(n_cases: int) -> float:
 def vcloop(n_cases: int, model: FromMemory, measurements: int) -> float:
     """Seconds of processor time for a case of five calls."""
     from loops.config import load_config
-    from loops.engine import Progress
     from loops.runner import run
+    from loops.work import Progress
 
     marks: list[float] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,151 @@
+"""One of several processes of a run: works through its share, and says to the first process what all must know.
+
+Until one of them has found out how a server wants to be asked, it alone asks it; the limits are counted by all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import os
+import pickle
+import signal
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+from evidence.errors import VcloopError
+from loops.shift import Shift, in_event_loop, work_through
+from loops.work import Progress
+
+REPORT_EVERY_S = 0.05
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG in linux/prctl.h
+
+
+class Stopping(NamedTuple):
+    """The run with this number is to stop."""
+
+    number: int
+    reason: str
+    error: VcloopError | None = None
+
+
+class Found(NamedTuple):
+    """What was found out about the server of the run with this number: all may ask it now."""
+
+    number: int
+    findings: Any
+
+
+class Interrupt(NamedTuple):
+    """All is to stop as it does at Ctrl-C: calls under way end and are archived."""
+
+
+class Done(NamedTuple):
+    """Calls that were made, calls that were taken from the archive, and cells that were worked through."""
+
+    calls: int = 0
+    taken_up: int = 0
+    cells: int = 0
+
+
+class Ended(NamedTuple):
+    """A process is at its end: for each run the cells left open and the faults, and what ended it before that."""
+
+    open_cells: list[int]
+    faults: list[list[str]]
+    error: BaseException | None
+
+
+def work_there(shift: Shift, parent: Connection, first: bool, parent_pid: int) -> None:
+    """Work through a share in a process that was forked for it, and that does not outlive its parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all; the parent says what is to be done
+    ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        return
+    error: BaseException | None = None
+    try:
+        in_event_loop(_Forked(shift, parent, first).work())
+    except asyncio.CancelledError:
+        pass
+    except Exception as raised:
+        error = _sendable(raised)
+    works = shift.works
+    parent.send(Ended([work.open_cells for work in works], [work.faults for work in works], error))
+
+
+class _Forked:
+    def __init__(self, shift: Shift, parent: Connection, first: bool):
+        self._parent = parent
+        self._works = shift.works
+        self._shift = shift._replace(progress=Progress(cell=self._worked_through, call=self._called))
+        self._done = Done()
+        unknown = [n for n, work in enumerate(self._works) if getattr(work.interpreter, "findings", work) is None]
+        self._to_tell = unknown if first else []
+        self._known = {} if first else {number: asyncio.Event() for number in unknown}
+        for number, work in enumerate(self._works):
+            work.stop.told = functools.partial(self._stopping, number)
+
+    async def work(self) -> None:
+        """Work through the share, and listen meanwhile."""
+        loop, whole = asyncio.get_running_loop(), asyncio.ensure_future(work_through(self._shift, self._may_ask))
+        loop.add_reader(self._parent.fileno(), self._listen, whole)
+        try:
+            await whole
+        finally:
+            self._report()
+            loop.remove_reader(self._parent.fileno())
+
+    async def _may_ask(self, number: int) -> None:
+        if number in self._known:
+            await self._known[number].wait()
+
+    def _worked_through(self) -> None:
+        self._add(Done(cells=1))
+
+    def _called(self, live: bool) -> None:
+        self._add(Done(calls=1) if live else Done(taken_up=1))
+        for number in list(self._to_tell):
+            findings = self._works[number].interpreter.findings  # type: ignore[attr-defined]
+            if findings is not None:
+                self._to_tell.remove(number)
+                self._parent.send(Found(number, findings))
+
+    def _add(self, done: Done) -> None:
+        """Count, and report it soon: every message wakes the first process."""
+        if not any(self._done):
+            asyncio.get_running_loop().call_later(REPORT_EVERY_S, self._report)
+        self._done = Done(*map(sum, zip(self._done, done, strict=True)))
+
+    def _report(self) -> None:
+        done, self._done = self._done, Done()
+        if any(done):
+            self._parent.send(done)
+
+    def _stopping(self, number: int) -> None:
+        stop = self._works[number].stop
+        self._parent.send(Stopping(number, stop.reason, stop.error))
+
+    def _listen(self, whole: asyncio.Future[None]) -> None:
+        while self._parent.poll():
+            message = self._parent.recv()
+            if isinstance(message, Stopping):
+                self._works[message.number].stop.set(message.reason)
+            elif isinstance(message, Interrupt):
+                whole.cancel()
+            elif isinstance(message, Found) and message.number in self._known:
+                if message.findings is not None:
+                    self._works[message.number].interpreter.findings = message.findings  # type: ignore[attr-defined]
+                self._known[message.number].set()
+
+
+def _sendable(error: Exception) -> BaseException:
+    """The error with the traceback of this process as a note; its text alone where it cannot be sent."""
+    if not isinstance(error, VcloopError):
+        error.add_note("".join(traceback.format_exception(error)))
+    with contextlib.suppress(Exception):
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+        return error
+    return RuntimeError("\n".join([repr(error), *error.__notes__]))
