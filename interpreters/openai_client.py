@@ -284,8 +284,12 @@ class OpenAIInterpreter:
         return self._server
 
     def _new_server(self) -> _Server:
+        import aiohttp
         import httpx2
         import openai
+        from openai._vendor.httpx_aiohttp.transport import AiohttpTransport
+
+        from interpreters.eager_request import EagerRequest
 
         o, key = self.options, self._key() or "none"
         base = self._url.rstrip("/")
@@ -302,10 +306,20 @@ class OpenAIInterpreter:
             "Content-Type": "application/json",
             "User-Agent": "vcloop",
         }
+        tls = self._tls or httpx2.create_ssl_context()
+
+        def session() -> aiohttp.ClientSession:
+            connector = aiohttp.TCPConnector(ssl=tls, limit=0)  # calls at once are limited by the endpoint
+            return aiohttp.ClientSession(connector=connector, request_class=EagerRequest)
+
         trusting = not _is_loopback(self._host())
         try:  # redirects are not followed: neither key nor prompt goes where nobody pointed
             client = openai.DefaultAioHttpClient(
-                verify=self._tls or True, trust_env=trusting, timeout=None, follow_redirects=False
+                transport=AiohttpTransport(verify=tls, client=session),  # the default one, with requests of ours
+                verify=tls,  # of proxies
+                trust_env=trusting,
+                timeout=None,
+                follow_redirects=False,
             )
         except (httpx2.InvalidURL, ValueError) as error:
             raise ConfigError(f"interpreter 'openai': a proxy in the environment is no address: {error}") from error
