@@ -36,14 +36,19 @@ class Stop:
 
     def set(self, reason: str, error: VcloopError | None = None) -> None:
         """Stop the run; the first reason counts. With `error` it ends as failed."""
-        if not self._event.is_set():
+        if not self.is_set:
             self.reason, self.error = reason, error
             self._event.set()
             self.told()
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the run is to stop."""
+        return self._event.is_set()
+
     def check(self) -> None:
         """Raise Stopped if the run is to stop."""
-        if self._event.is_set():
+        if self.is_set:
             raise Stopped(self.reason)
 
     async def sleep(self, seconds: float) -> None:

@@ -140,7 +140,7 @@ class _Crew:
             self._tell(message)
         elif isinstance(message, Stopping):
             stop = self.shift.works[message.number].stop
-            if not stop.reason:
+            if not stop.is_set:
                 stop.set(message.reason, message.error)
                 self._tell(message)
         elif isinstance(message, Ended):

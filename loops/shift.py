@@ -99,6 +99,9 @@ async def work_through(shift: Shift, may_ask: Callable[[int], Awaitable[None]] =
             for number, cells in enumerate(shift.cells):
                 for case, repeat in cells:
                     await open_at_once.acquire()
+                    if works[number].stop.is_set:
+                        open_at_once.release()
+                        break
                     group.create_task(one(number, case, repeat))
                     await asyncio.sleep(0)
     except ExceptionGroup as errors:
