@@ -59,6 +59,11 @@ class BudgetError(VcloopError):
     """A limit of the whole run was reached; the run stops cleanly and can be resumed."""
 
 
+def kind_of(error: VcloopError) -> type[VcloopError]:
+    """The kind of error above that this one is of: a plugin's own may be made in another way."""
+    return next(kind for kind in type(error).__mro__ if kind.__module__ == __name__)
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """One sentence part that helps with a mis-spelled name: the nearest known names, then all of them."""
     names = sorted(known)

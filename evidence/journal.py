@@ -75,14 +75,17 @@ class Journal:
     def __init__(self, path: Path):
         self.path = path
         self._fd: int | None = None
+        self._torn = False
 
     def open(self) -> int:
-        """Open the file, unless it is; a torn last line is ended. The descriptor: forked processes may share it."""
+        """Open the file, unless it is, and end a torn last line. The descriptor: forked processes may share it."""
         try:
             if self._fd is None:
                 self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-                if not _ends_with_newline(self.path):
-                    os.write(self._fd, b"\n")
+                self._torn = not _ends_with_newline(self.path)
+            if self._torn:
+                os.write(self._fd, b"\n")
+                self._torn = False
         except OSError as error:
             raise self._unwritable(error) from error
         return self._fd
@@ -94,7 +97,9 @@ class Journal:
         try:
             written = os.write(fd, line)
             while written < len(line):
+                self._torn = True  # until the rest is there
                 written += os.write(fd, line[written:])
+            self._torn = False
         except OSError as error:
             raise self._unwritable(error) from error
 

@@ -195,6 +195,7 @@ class Archive:
         if self._before is not None:
             self._before.close()
         if self._lock is not None:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)  # processes forked for another run may have the descriptor, too
             os.close(self._lock)
 
     def _read_back(self) -> None:

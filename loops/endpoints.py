@@ -29,21 +29,26 @@ class _Waiting(NamedTuple):
 class Endpoint:
     """The places of one server, shared by everything that asks it. Calls get places in the order they come.
 
-    Each place is a task that makes one call after the other, as long as calls wait. `reached`: a connection to the
-    server has been made in this start of the run.
+    Each place is a task that makes one call after the other, as long as calls wait. `reached` is one number, which all
+    processes of a run may share: not 0 once a connection to the server has been made.
     """
 
-    def __init__(self, places: int, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, places: int, reached: memoryview | None = None, clock: Callable[[], float] = time.monotonic):
         self.most = places
         self.places = float(places)
         self.busy = 0
         self.cuts = 0
-        self.reached = False
+        self._reached = memoryview(bytearray(1)) if reached is None else reached
         self._clock = clock
         self._waiting: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._not_before = 0.0
         self._last_cut = float("-inf")
+
+    @property
+    def reached(self) -> bool:
+        """Whether a connection to the server has been made in this start of the run."""
+        return self._reached[0] != 0
 
     async def ask(self, call: Call, stop: Stop) -> Reply:
         """Make a call as soon as it has a place, and learn from its reply how many places there are to be.
@@ -71,20 +76,28 @@ class Endpoint:
 
     async def _hold(self) -> None:
         """Hold a place and make calls, until none waits or the place is one too many."""
-        while self._waiting and self.busy <= int(self.places):
-            call, stop, reply = self._waiting.popleft()
-            if reply.done():
-                continue  # given up before it began
-            try:
-                came = await self._make(call, stop)
-            except Exception as error:
-                if not reply.done():
-                    reply.set_exception(error)
-            else:
-                if not reply.done():
-                    reply.set_result(came)
-                self._fill()
-        self.busy -= 1
+        try:
+            while self._waiting and self.busy <= int(self.places):
+                call, stop, reply = self._waiting.popleft()
+                if reply.done():
+                    continue  # given up before it began
+                try:
+                    came = await self._make(call, stop)
+                except asyncio.CancelledError:
+                    reply.cancel()
+                    raise
+                except BaseException as error:
+                    if not reply.done():
+                        reply.set_exception(error)
+                    if isinstance(error, KeyboardInterrupt | SystemExit):
+                        raise
+                else:
+                    if not reply.done():
+                        reply.set_result(came)
+                    self._fill()
+        finally:
+            self.busy -= 1
+            self._fill()
 
     async def _make(self, call: Call, stop: Stop) -> Reply:
         while (delay := self._not_before - self._clock()) > 0:
@@ -96,7 +109,8 @@ class Endpoint:
         return reply
 
     def _learn(self, reply: Reply, began: float) -> None:
-        self.reached = self.reached or reply.status != "connection"
+        if reply.status != "connection":
+            self._reached[0] = 1
         if reply.status in OVERLOADED or (reply.status == "server_error" and reply.retry_after_s is not None):
             self._not_before = max(self._not_before, self._clock() + (reply.retry_after_s or 0.0))
             if began > self._last_cut:

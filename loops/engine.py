@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import mmap
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from evidence.errors import ArchiveError, ConfigError, VcloopError
+from evidence.errors import ArchiveError, ConfigError, VcloopError, kind_of
 from loops.archive import RunRecord
 from loops.config import Limits
 from loops.ledger import SharedMeter
@@ -42,7 +43,7 @@ def make(work: Work, *, resume: bool = False, progress: Progress | None = None) 
         progress=progress,
     )
     if outcome.error is not None:
-        raise type(outcome.error)(
+        raise kind_of(outcome.error)(
             f"{outcome.record.reason}\nResume with --resume; the run is in {work.folder}"
         ) from None
     return outcome
@@ -83,7 +84,8 @@ def make_all(
         meter = meter or Meter(limits)
         for work in works:
             meter.past(work.archive.past, work.config.interpreter.prices)
-        shift = Shift(works, cells, meter, limits.wall_time_s, concurrency, progress)
+        reached = memoryview(bytearray(len(works)) if n == 1 else mmap.mmap(-1, len(works)))
+        shift = Shift(works, cells, meter, limits.wall_time_s, concurrency, progress, reached)
         try:
             make_cells(shift) if n == 1 else make_cells_in(n, shift)
         except BaseException as error:

@@ -6,7 +6,6 @@ Until one of them has found out how a server wants to be asked, it alone asks it
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ctypes
 import functools
 import os
@@ -16,8 +15,8 @@ import traceback
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from evidence.errors import VcloopError
-from loops.shift import Shift, in_event_loop, work_through
+from evidence.errors import ContractError, VcloopError, kind_of
+from loops.shift import Shift, Working, in_event_loop
 from loops.work import Progress
 
 REPORT_EVERY_S = 0.05
@@ -67,11 +66,11 @@ def work_there(shift: Shift, parent: Connection, first: bool, parent_pid: int) -
         return
     error: BaseException | None = None
     try:
-        in_event_loop(_Forked(shift, parent, first).work())
+        in_event_loop(_Forked(shift, parent, first).work)
     except asyncio.CancelledError:
         pass
-    except Exception as raised:
-        error = _sendable(raised)
+    except BaseException as raised:
+        error = _any(raised)
     works = shift.works
     parent.send(Ended([work.open_cells for work in works], [work.faults for work in works], error))
 
@@ -90,11 +89,13 @@ class _Forked:
 
     async def work(self) -> None:
         """Work through the share, and listen meanwhile."""
-        loop, whole = asyncio.get_running_loop(), asyncio.ensure_future(work_through(self._shift, self._may_ask))
-        loop.add_reader(self._parent.fileno(), self._listen, whole)
+        working = Working(self._shift, self._may_ask)
+        loop, through = asyncio.get_running_loop(), asyncio.ensure_future(working.through())
+        loop.add_reader(self._parent.fileno(), self._listen, through)
         try:
-            await whole
+            await through
         finally:
+            await working.finish()
             self._report()
             loop.remove_reader(self._parent.fileno())
 
@@ -111,6 +112,9 @@ class _Forked:
             findings = self._works[number].interpreter.findings  # type: ignore[attr-defined]
             if findings is not None:
                 self._to_tell.remove(number)
+                if not _is_sendable(findings):
+                    name = self._works[number].record.interpreter.get("name")
+                    raise ContractError(f"interpreter {name!r}: its findings cannot be pickled for the other processes")
                 self._parent.send(Found(number, findings))
 
     def _add(self, done: Done) -> None:
@@ -126,26 +130,38 @@ class _Forked:
 
     def _stopping(self, number: int) -> None:
         stop = self._works[number].stop
-        self._parent.send(Stopping(number, stop.reason, stop.error))
+        error = None if stop.error is None else _ours(stop.error)
+        self._parent.send(Stopping(number, stop.reason, error))
 
-    def _listen(self, whole: asyncio.Future[None]) -> None:
+    def _listen(self, through: asyncio.Future[None]) -> None:
         while self._parent.poll():
             message = self._parent.recv()
             if isinstance(message, Stopping):
                 self._works[message.number].stop.set(message.reason)
             elif isinstance(message, Interrupt):
-                whole.cancel()
+                through.cancel()
             elif isinstance(message, Found) and message.number in self._known:
                 if message.findings is not None:
                     self._works[message.number].interpreter.findings = message.findings  # type: ignore[attr-defined]
                 self._known[message.number].set()
 
 
-def _sendable(error: Exception) -> BaseException:
-    """The error with the traceback of this process as a note; its text alone where it cannot be sent."""
-    if not isinstance(error, VcloopError):
-        error.add_note("".join(traceback.format_exception(error)))
-    with contextlib.suppress(Exception):
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-        return error
-    return RuntimeError("\n".join([repr(error), *error.__notes__]))
+def _ours(error: VcloopError) -> VcloopError:
+    """The error; the nearest of our own kinds with the same text, where it would not arrive as it is."""
+    return error if _is_sendable(error) else kind_of(error)(str(error))
+
+
+def _any(error: BaseException) -> BaseException:
+    """The error, with the traceback of this process; its text in a RuntimeError where it would not arrive as it is."""
+    if isinstance(error, VcloopError):
+        return _ours(error)
+    arriving = error if _is_sendable(error) else RuntimeError(repr(error))
+    arriving.add_note("".join(traceback.format_exception(error)))
+    return arriving
+
+
+def _is_sendable(value: object) -> bool:
+    try:
+        return str(pickle.loads(pickle.dumps(value))) == str(value)  # noqa: S301 - our own
+    except Exception:
+        return False

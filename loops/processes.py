@@ -48,6 +48,8 @@ def _obstacle(works: Sequence[Work]) -> str:
     """Why this process cannot be forked for these runs; empty where it can."""
     if sys.platform != "linux":
         return "since they are forked, which is safe on Linux alone"
+    if multiprocessing.current_process().daemon:
+        return "since this one is a daemon and may have no others"
     loaded = [name for name in UNSAFE if name in sys.modules]
     if loaded:
         return f"since {loaded[0]} is at work in this one (it is not once the simulator is trained: start again)"

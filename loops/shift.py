@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from evidence.errors import BudgetError, ReplyError, VcloopError
 from interpreters.secrets import redact
@@ -19,7 +19,10 @@ from loops.work import Cell, Progress, Work
 
 
 class Shift(NamedTuple):
-    """The open cells of each run, in the order of `works`, and what they may use."""
+    """The open cells of each run, in the order of `works`, and what they may use.
+
+    `reached`: a number for each server, see `loops.endpoints`.
+    """
 
     works: Sequence[Work]
     cells: Sequence[Sequence[Cell]]
@@ -27,6 +30,7 @@ class Shift(NamedTuple):
     wall_time_s: float | None
     concurrency: int
     progress: Progress
+    reached: memoryview
 
 
 async def _at_once(number: int) -> None:
@@ -35,46 +39,97 @@ async def _at_once(number: int) -> None:
 
 def make_cells(shift: Shift) -> None:
     """Work through all cells of a shift. What comes of it is in the archives and in the works."""
-    in_event_loop(work_through(shift))
+
+    async def whole() -> None:
+        working = Working(shift)
+        try:
+            await working.through()
+        finally:
+            await working.finish()
+
+    in_event_loop(whole)
 
 
-def in_event_loop(whole: Awaitable[None]) -> None:
+def in_event_loop(whole: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run what works through a shift, in an event loop of its own."""
     import uvloop
 
-    async def run() -> None:
-        await whole
-
     with rare_collection(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run())
+        runner.run(whole())
 
 
-async def work_through(shift: Shift, may_ask: Callable[[int], Awaitable[None]] = _at_once) -> None:
-    """Work through the cells of a shift. Those of a run make calls when `may_ask`, given its number, returns.
+class Working:
+    """A shift at work. The cells of a run make calls when `may_ask`, given its number, returns."""
 
-    Cells are opened one by one: what the first of them ask is on its way while the others are prepared.
-    """
-    works, endpoints, callers = shift.works, dict[str, Endpoint](), list[Caller]()
-    for work, cells in zip(works, shift.cells, strict=True):
-        work.open_cells = len(cells)
-        asked = work.record.interpreter
-        endpoint = endpoints.setdefault(str(asked.get("base_url") or asked.get("name")), Endpoint(shift.concurrency))
-        may_this_ask = functools.partial(may_ask, len(callers))
-        callers.append(_caller(work, endpoint, shift.meter, shift.progress, may_this_ask))
-    one_cell = [work.worker(caller) for work, caller in zip(works, callers, strict=True)]
-    open_at_once = asyncio.Semaphore(shift.concurrency if shift.concurrency == 1 else 2 * shift.concurrency)
+    def __init__(self, shift: Shift, may_ask: Callable[[int], Awaitable[None]] = _at_once):
+        self.shift = shift
+        self._endpoints: dict[str, Endpoint] = {}
+        self._callers: list[Caller] = []
+        for number, (work, cells) in enumerate(zip(shift.works, shift.cells, strict=True)):
+            work.open_cells = len(cells)
+            endpoint = self._endpoint(work)
+            self._callers.append(_caller(work, endpoint, shift, functools.partial(may_ask, number)))
+        self._one_cell = [work.worker(caller) for work, caller in zip(shift.works, self._callers, strict=True)]
+        at_once = shift.concurrency if shift.concurrency == 1 else 2 * shift.concurrency
+        self._open_at_once = asyncio.Semaphore(at_once)
 
-    def stop_all(reason: str) -> None:
-        for work in works:
+    async def through(self) -> None:
+        """Work through the cells, until they are made or the runs are to stop.
+
+        They are opened one by one: what the first of them ask is on its way while the others are prepared.
+        """
+        wall_time_s, timer = self.shift.wall_time_s, None
+        if wall_time_s is not None:
+            over = f"limits.wall_time_s: the run has gone on for {wall_time_s:g} s"
+            timer = asyncio.get_running_loop().call_later(wall_time_s, self._stop_all, over)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number, cells in enumerate(self.shift.cells):
+                    for case, repeat in cells:
+                        await self._open_at_once.acquire()
+                        if self.shift.works[number].stop.is_set:
+                            self._open_at_once.release()
+                            break
+                        group.create_task(self._one(number, case, repeat))
+                        await asyncio.sleep(0)
+        except BaseExceptionGroup as errors:
+            self._stop_all("an error ended the run")
+            raise _first(errors) from errors
+        except BaseException:
+            self._stop_all("interrupted")  # whoever waits for a time that a server named begins no call
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    async def finish(self) -> None:
+        """Wait for the calls under way, and close the connections."""
+        for endpoint in self._endpoints.values():
+            await endpoint.finish()
+        for work in self.shift.works:
+            close = getattr(work.interpreter, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _endpoint(self, work: Work) -> Endpoint:
+        """That of the work's server, which other works may ask, too."""
+        asked, number = work.record.interpreter, len(self._endpoints)
+        name = str(asked.get("base_url") or asked.get("name"))
+        if name not in self._endpoints:
+            self._endpoints[name] = Endpoint(self.shift.concurrency, self.shift.reached[number : number + 1])
+        return self._endpoints[name]
+
+    def _stop_all(self, reason: str) -> None:
+        for work in self.shift.works:
             work.stop.set(reason)
 
-    async def one(number: int, case: str, repeat: int) -> None:
-        work = works[number]
+    async def _one(self, number: int, case: str, repeat: int) -> None:
+        work = self.shift.works[number]
         try:
             work.stop.check()
-            fault = await one_cell[number](case, repeat)
+            fault = await self._one_cell[number](case, repeat)
         except LimitReached as limit:
-            stop_all(str(limit))
+            self._stop_all(str(limit))
             return
         except Stopped:
             return
@@ -82,54 +137,26 @@ async def work_through(shift: Shift, may_ask: Callable[[int], Awaitable[None]] =
             work.stop.set(redact(str(error), work.secrets), error)
             return
         finally:
-            open_at_once.release()
+            self._open_at_once.release()
         work.open_cells -= 1
         if fault:
             work.faults.append(f"case {case}: {fault}")
-            if not callers[number].endpoint.reached:
+            if not self._callers[number].endpoint.reached:
                 work.stop.set(f"{fault}; no connection was made at all: is the server up, and its address right?")
-        shift.progress.cell()
-
-    timer = None
-    if shift.wall_time_s is not None:
-        over = f"limits.wall_time_s: the run has gone on for {shift.wall_time_s:g} s"
-        timer = asyncio.get_running_loop().call_later(shift.wall_time_s, stop_all, over)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for number, cells in enumerate(shift.cells):
-                for case, repeat in cells:
-                    await open_at_once.acquire()
-                    if works[number].stop.is_set:
-                        open_at_once.release()
-                        break
-                    group.create_task(one(number, case, repeat))
-                    await asyncio.sleep(0)
-    except ExceptionGroup as errors:
-        raise _first(errors) from errors
-    finally:
-        if timer is not None:
-            timer.cancel()
-        for endpoint in endpoints.values():
-            await endpoint.finish()
-        for work in works:
-            close = getattr(work.interpreter, "aclose", None)
-            if close is not None:
-                await close()
+        self.shift.progress.cell()
 
 
-def _caller(
-    work: Work, endpoint: Endpoint, meter: Meter, progress: Progress, may_ask: Callable[[], Awaitable[None]]
-) -> Caller:
+def _caller(work: Work, endpoint: Endpoint, shift: Shift, may_ask: Callable[[], Awaitable[None]]) -> Caller:
     return Caller(
         work.interpreter,
         work.archive,
         work.config,
         StoredBlobs(work.folder),
         endpoint=endpoint,
-        meter=meter,
+        meter=shift.meter,
         stop=work.stop,
         may_ask=may_ask,
-        on_call=progress.call,
+        on_call=shift.progress.call,
         redact=lambda text: redact(text, work.secrets),
     )
 

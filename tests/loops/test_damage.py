@@ -1,5 +1,6 @@
 """What a kill, a full disk, an editor or a second process can do to an archive: nothing is lost or made up silently."""
 
+import errno
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import pytest
 
 from evidence.contracts import Reply
 from evidence.errors import ArchiveError, ConfigError, ReplyError
+from evidence.journal import Journal, read_journal
 from interpreters.scripted import ScriptedInterpreter
 from loops import runner
 from loops.archive import read_calls
@@ -268,3 +270,26 @@ def test_a_script_goes_on_where_a_resumed_run_stopped(make_config, tmp_path: Pat
     (tmp_path / "cut/events.jsonl").unlink()
     run(load(path, replies=script), tmp_path / "cut", resume=True)
     assert scores(tmp_path / "cut") == scores(tmp_path / "whole")
+
+
+def test_a_line_that_was_written_in_part_takes_no_other_with_it(tmp_path: Path, monkeypatch) -> None:
+    """The disk is full in the middle of a line, and has room again."""
+    journal, write = Journal(tmp_path / "calls.jsonl"), os.write
+    journal.append('{"n": 1}')
+    room = iter([4, 0])
+
+    def full(descriptor: int, line: bytes) -> int:
+        left = next(room, len(line))
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, line[:left])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(ArchiveError, match="No space left"):
+        journal.append('{"n": 2}')
+    monkeypatch.undo()
+    journal.append('{"n": 3}')
+    journal.close()
+    lines = read_journal(tmp_path / "calls.jsonl")
+    assert [record["n"] for _, record in lines.records] == [1, 3]
+    assert lines.damaged == [2]

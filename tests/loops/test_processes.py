@@ -1,6 +1,8 @@
 """Several processes for one run: the same scores, limits that hold for all, and clean ends whatever happens to one."""
 
+import asyncio
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -158,6 +160,39 @@ class TestServers:
             assert len(server.received) <= 9 + 1 + 4
             assert len(read_calls(tmp_path / "run").records) == len(server.received)
 
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_ctrl_c_does_not_wait_for_a_time_that_the_server_named(self, load, tmp_path: Path, n: int) -> None:
+        def serve(request: dict) -> Served:
+            return failure(429, "slow", headers={"Retry-After": "20"})
+
+        began = time.monotonic()
+        with FakeServer(serve) as server:
+
+            def interrupt() -> None:
+                while not server.received:
+                    time.sleep(0.01)
+                time.sleep(0.3)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            interrupter = threading.Thread(target=interrupt)
+            interrupter.start()
+            with pytest.raises(KeyboardInterrupt):
+                run(load(interpreter=asking(server), processes=n), tmp_path / "run")
+            interrupter.join()
+            assert len(server.received) == len(read_calls(tmp_path / "run").records) <= 4
+        assert time.monotonic() - began < 15
+
+    def test_a_server_that_one_process_reached_is_there(self, load, tmp_path: Path) -> None:
+        """Resets that all but one call meets are no sign of a wrong address."""
+        numbers = iter(range(1000))
+
+        def serve(request: dict) -> Served:
+            return good(request) if next(numbers) % 12 == 0 else Served(action="reset")
+
+        with FakeServer(serve) as server:
+            outcome = run(load(interpreter=asking(server, adapt=False)), tmp_path / "run")
+        assert "had no reply within" in outcome.record.reason
+
     def test_a_server_that_is_not_there_ends_the_run(self, load, tmp_path: Path) -> None:
         with FakeServer(good) as server:
             gone = asking(server)
@@ -211,20 +246,70 @@ def test_a_process_that_is_killed_leaves_a_run_to_resume(load, tmp_path: Path) -
     assert scores(tmp_path / "run") == scores(tmp_path / "one")
 
 
-@pytest.mark.parametrize("error", [ContractError("not so", case="c", step="predict"), ValueError("a bug")])
-def test_an_error_in_one_process_is_that_of_the_run(load, tmp_path: Path, error: Exception) -> None:
+class Odd(ContractError):
+    """An error that cannot be pickled, of a plugin that makes its errors in another way."""
+
+    def __init__(self, a: str, b: str):
+        super().__init__(f"{a} {b}")
+        self.why = lambda: 1
+
+
+ERRORS = {
+    "ours": (ContractError("not so", case="c", step="predict"), ContractError, "not so"),
+    "a plugin's": (Odd("not", "so"), ContractError, "not so"),
+    "a bug": (ValueError("oh"), ValueError, "oh"),
+    "no Exception": (BaseException("oh"), BaseException, "oh"),
+    "an exit": (SystemExit(3), SystemExit, "3"),
+}
+
+
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_in_one_process_is_that_of_the_run(load, tmp_path: Path, name: str, n: int) -> None:
+    error, kind, words = ERRORS[name]
+
     class Broken(RulesInterpreter):
         async def ask(self, request, blobs, *, repeat):
             if repeat == 1:
                 raise error
             return await super().ask(request, blobs, repeat=repeat)
 
-    loaded = load()
-    with pytest.raises(type(error), match=str(error)) as caught:
+    loaded = load(processes=n)
+    with pytest.raises(kind, match=words) as caught:
         run(loaded._replace(interpreter=Broken(loaded.interpreter.options)), tmp_path / "run")
-    ours = isinstance(error, VcloopError)
-    assert any("in ask" in note for note in getattr(caught.value, "__notes__", ())) is not ours
+    notes = getattr(caught.value, "__notes__", ())
+    assert any("in ask" in note for note in notes) is (n == 2 and not issubclass(kind, VcloopError))
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "incomplete"
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_an_interpreter_that_cancels_itself_ends_the_run(load, tmp_path: Path, n: int) -> None:
+    class Cancelling(RulesInterpreter):
+        async def ask(self, request, blobs, *, repeat):
+            raise asyncio.CancelledError
+
+    loaded = load(processes=n)
+    with pytest.raises(BaseException, match="CancelledError"):
+        run(loaded._replace(interpreter=Cancelling(loaded.interpreter.options)), tmp_path / "run")
+
+
+def test_errors_in_all_processes_lose_no_call_under_way(load, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    class Slow(RulesInterpreter):
+        async def ask(self, request, blobs, *, repeat):
+            if repeat == 1:
+                raise ContractError("both")
+            with begun.open("a") as file:
+                file.write("x")
+            await asyncio.sleep(0.4)
+            return await super().ask(request, blobs, repeat=repeat)
+
+    loaded = load()
+    with pytest.raises(ContractError, match="both"):
+        run(loaded._replace(interpreter=Slow(loaded.interpreter.options)), tmp_path / "run")
+    assert 0 < len(read_calls(tmp_path / "run").records) == len(begun.read_text())
 
 
 def test_processes_die_with_the_one_that_forked_them(load, tmp_path: Path) -> None:
@@ -270,6 +355,10 @@ class TestHowMany:
         loaded = load()
         with pytest.raises(ConfigError, match="processes: 2 cannot be, .* in the order of its requests; set processes"):
             run(loaded._replace(interpreter=ScriptedInterpreter(replies=["same"])), tmp_path / "run")
+        monkeypatch.setitem(multiprocessing.process.current_process()._config, "daemon", True)
+        with pytest.raises(ConfigError, match="a daemon"):
+            run(loaded, tmp_path / "run")
+        monkeypatch.undo()
         monkeypatch.setattr(processes, "UNSAFE", ("json",))
         with pytest.raises(ConfigError, match="json is at work in this one"):
             run(loaded, tmp_path / "run")
