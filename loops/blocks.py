@@ -6,9 +6,6 @@ import math
 from array import array
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evidence.contracts import Prediction
 from loops.cells import Cell
 
@@ -124,12 +121,6 @@ class Blocks:
             rows[name] = Predicted()
         rows[name].fill(len(self.truth))
         return rows[name]
-
-
-def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The numbers from each start on, `size` of them, one after the other."""
-    before = np.cumsum(size) - size
-    return np.repeat(start - before, size) + np.arange(size.sum())
 
 
 def _nan(value: float | None) -> float:

@@ -7,7 +7,8 @@ by one: of each, only its entries in columns stay in memory.
 from __future__ import annotations
 
 import json
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,15 +26,10 @@ from loops.collection import rare_collection
 from loops.columns import Columns
 from loops.config import RunConfig
 from loops.gain import gain_block
-from loops.index import Place
-from loops.lean import Stepped
 from loops.lines import ReadoutLines
 from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
-
-STEPS_AT_ONCE = 128
-"""Steps that are counted at a time."""
 
 
 class Scored(NamedTuple):
@@ -48,7 +44,7 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     run = read_run(folder)
     config = archived_config(run, folder)
     cells = Cells(folder, run, config, reparse=reparse)
-    scoring, lines = Scoring(run, config, cells), ReadoutLines()
+    scoring, lines = Scoring(run, config, cells), ReadoutLines(cells.answers)
     scores = folder / "scores"
     forget_unfinished(scores)
     with (
@@ -90,32 +86,30 @@ class Scoring:
         self.run = run
         self.config = config
         self.cells = cells
-        self.columns = Columns(run.cases)
+        self.columns = Columns(run.cases, cells.answers)
         self._choices = Choices(cells.adapter, config.adapter.name, config.budget.cost)
         self._outcomes: Counter[str] = Counter()
         self._totals: dict[str, Totals] = {}
-        self._steps: list[Stepped] = []
+        self._steps = array("q")
         self._refused = 0
-        self._done: set[Place] = set()
+        self._done: set[tuple[str, int | None]] = set()
 
     def add(self, cell: Cell) -> Chosen | None:
         """Add a cell. How its first measurement was chosen, where there is a simulator."""
         self.columns.add(cell)
-        self._done.add(Place(cell.case.id, cell.repeat))
+        self._done.add((cell.case.id, cell.repeat))
         self._outcomes[cell.outcome] += 1
         self._refused += cell.refused
-        self._steps += cell.steps
-        if len(self._steps) > STEPS_AT_ONCE:
-            self._count_steps()
+        self._steps.extend(cell.steps)
         return self._choices.add(cell)
 
     def _count_steps(self) -> None:
-        by_step: defaultdict[str, list[Stepped]] = defaultdict(list)
-        for stepped in self._steps:
-            by_step[stepped.step].append(stepped)
-        for step, made in by_step.items():
-            self._totals.setdefault(step, Totals()).add(made)
-        self._steps = []
+        """Count the steps of all cells added, by the step's name."""
+        steps, numbers = self.cells.index.steps, np.asarray(self._steps, dtype=np.intp)
+        name = np.asarray(steps.name)[numbers]
+        for number, step in enumerate(steps.names.things):
+            self._totals[step] = Totals()
+            self._totals[step].add_columns(steps, numbers[name == number])
 
     def finish(self) -> Scored:
         """The scores, when all cells were added."""

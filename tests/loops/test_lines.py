@@ -1,9 +1,14 @@
 """Lines made from templates are the canonical JSON of their rows, whatever is in them."""
 
+import math
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evidence.values import canonical_json
-from loops.lines import SLOT, answer_text, template
+from loops.lines import SLOT, head_text, number_text, number_texts, template
 from scoring.metrics import rounded
 
 
@@ -18,4 +23,16 @@ def test_a_template_gives_canonical_json(odd) -> None:
 @pytest.mark.parametrize(("status", "label", "reason"), [("answered", "up", ""), ("missing", None, "no % label")])
 def test_an_answer(value, status: str, label, reason: str) -> None:
     row = {"status": status, "label": label, "value": rounded(value), **({"reason": reason} if reason else {})}
-    assert answer_text(status, label, value, reason) == canonical_json(row)
+    (text,) = number_texts(np.array([math.nan if value is None else value]))
+    assert head_text(status=status, label=label, reason=reason) + text + "}" == canonical_json(row)
+
+
+TIES = st.builds(lambda k, n: (k + 0.5) / 10**n, st.integers(-(10**9), 10**9), st.integers(0, 8))
+SHORT = st.builds(lambda k, n: k / 10**n, st.integers(-(10**6), 10**6), st.integers(0, 9))
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.floats(-2, 2) | TIES | SHORT | st.just(math.nan)))
+def test_many_numbers_are_written_as_one_is(values: list[float]) -> None:
+    assert number_texts(np.array(values, dtype=float)) == [
+        number_text(None if math.isnan(value) else value) for value in values
+    ]
