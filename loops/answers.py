@@ -46,6 +46,7 @@ class Answers:
         self.readout, self.head = array("i"), array("i")
         self.value, self.confidence = array("d"), array("d")
         self.probabilities: dict[int, tuple[float, ...]] = {}
+        self._sound_heads = 0
         self._missing: dict[tuple[tuple[str, ...], str], int] = {}
 
     def __len__(self) -> int:
@@ -62,6 +63,17 @@ class Answers:
         if stated.count(None) < len(stated):
             self.probabilities |= {n: p for n, p in enumerate(stated, start=first) if p is not None}
         return first
+
+    @property
+    def sound(self) -> bool:
+        """Whether in all answers a label goes with status "answered" and no other, as the contract wants it."""
+        things = self.heads.things
+        while self._sound_heads < len(things):
+            label, status, _ = things[self._sound_heads]
+            if (status == "answered") is (label is None):
+                return False
+            self._sound_heads += 1
+        return True
 
     def missing(self, readouts: tuple[str, ...], reason: str) -> int:
         """The first of entries with status "missing", one a readout; the same ones whenever they are asked for."""

@@ -174,10 +174,15 @@ class CellEvents(LineIndex):
             found = [by_start.get(line[2:5], _OTHER)(line) for line in lines]
         except (msgspec.MsgspecError, RecursionError):
             found = [self._alone(number, line) for number, line in enumerate(lines, start=before + 1)]
-        else:
-            for n in lean.doubtful(found):
+        else:  # parts have checks of their own
+            for n in [n for n, e in enumerate(found) if type(e) is Observed and e.observation.parts]:
                 found[n] = self._alone(before + n + 1, lines[n])
-        return self._take_up(found)
+        places = self._take_up(found)
+        if not self.answers.sound:
+            for n, event in enumerate(found, start=1):
+                if type(event) is Stepped:
+                    self._alone(before + n, lines[n - 1])
+        return places
 
     def _alone(self, number: int, line: bytes) -> Event | Place | None:
         """The event of a line; the place of one that opens a case, or is of an unknown one; None for a damaged one."""
@@ -194,37 +199,39 @@ class CellEvents(LineIndex):
             check_names(self.path, number, place, event.case, event.repeat)
         return event
 
-    def _take_up(self, found: Sequence[Event | _Opened | Place | None]) -> list[Place | None]:
+    def _take_up(self, found: Sequence[Any]) -> list[Place | None]:
         """Append events to the columns. The places of what is no event of a cell, None for all others."""
-        n_steps, first, repeats = len(self.steps), self._first, self._repeats
         places: list[Place | None] = [None] * len(found)
-        cells, marks, refs = list[int](), list[int](), list[int]()
-        stepped = list[Stepped]()
+        stepped, cells, marks, refs = list[Stepped](), list[int](), list[int](), list[int]()
+        mark_of, observations, first, repeats = self._marks, self.observations, self._first, self._repeats
+        step = len(self.steps)
         for n, event in enumerate(found):
-            if isinstance(event, Stepped):
-                mark: tuple[Any, ...] = (event.step, event.turn)
-                ref = n_steps + len(stepped)
+            kind = type(event)
+            if kind is Stepped:
+                mark = mark_of[event.step, event.turn]
+                refs.append(step)
+                step += 1
                 stepped.append(event)
-            elif isinstance(event, Observed):
+            elif kind is Observed:
                 seen = event.observation
-                mark, ref = (event.turn, seen.measurement, "observed"), self.observations[seen]
-            elif isinstance(event, Selected):
-                mark, ref = (event.turn, event.measurement, "selected"), len(event.refused)
-            elif isinstance(event, Closed):
-                mark, ref = (event.outcome, event.measured), 0
+                mark = mark_of[event.turn, seen.measurement, "observed"]
+                refs.append(observations[seen])
+            elif kind is Selected:
+                mark = mark_of[event.turn, event.measurement, "selected"]
+                refs.append(len(event.refused))
+            elif kind is Closed:
+                mark = mark_of[event.outcome, event.measured]
+                refs.append(0)
             else:
-                places[n] = Place(event.case.id, None) if isinstance(event, _Opened) else event
+                places[n] = Place(event.case.id, None) if kind is _Opened else event
                 continue
-            start = first.get(event.case)
-            if start is None:
-                places[n] = Place(event.case, event.repeat)
-                continue
-            number = self._marks[mark]
-            if number == len(self._examples):
+            if mark == len(self._examples):
                 self._examples.append(event)
-            cells.append(start + event.repeat if 0 <= event.repeat < repeats else UNKNOWN)
-            marks.append(number)
-            refs.append(ref)
+            marks.append(mark)
+            start, repeat = first.get(event.case), event.repeat
+            if start is None:
+                places[n] = Place(event.case, repeat)
+            cells.append(UNKNOWN if start is None or not 0 <= repeat < repeats else start + repeat)
         self.steps.add(stepped)
         self._cell.extend(cells)
         self._mark.extend(marks)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from pydantic import ValidationError
 
 from evidence.checks import check_truth
@@ -30,7 +31,7 @@ CELLS_AT_ONCE = 256
 """Cells whose answers are checked at a time."""
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True, gc=False):
     """One case in one repeat, as archived: what was answered at each stage, what was measured, how it ended.
 
     `answers`: the entry of a stage's first answer among those of the run; one follows for each readout. `steps` are
@@ -105,11 +106,13 @@ class Cells:
                     plan = self.index.plan(lines.marks, self.config.review)
                     if opened is None or not plan.whole:
                         continue
-                    with self._where(case):
+                    try:
                         if shared is None:
                             inputs = _inputs(self.folder, opened, self.config)
                             shared = _Shared(opened, inputs, self.adapter, self.index)
                         made.append((shared, shared.cell(plan, lines)))
+                    except (ContractError, ArchiveError) as error:
+                        raise self._at(case, error) from error
                     if len(made) == CELLS_AT_ONCE:
                         yield from self._checked(made)
                         made = []
@@ -120,16 +123,14 @@ class Cells:
         asked = [(shared.asked, cell.steps) for shared, cell in made]
         if not all_fit(asked, self.index.steps):
             for own, steps in asked:
-                with self._where(own.case):
+                try:
                     own.check(steps, self.index.steps)
+                except ArchiveError as error:
+                    raise self._at(own.case, error) from error
         return iter([cell for _, cell in made])
 
-    @contextlib.contextmanager
-    def _where(self, case: str) -> Iterator[None]:
-        try:
-            yield
-        except (ContractError, ArchiveError) as error:
-            raise ArchiveError(f"{self.index.path}, case {case!r}: {error}") from error
+    def _at(self, case: str, error: Exception) -> ArchiveError:
+        return ArchiveError(f"{self.index.path}, case {case!r}: {error}")
 
     def _reparsed(self, calls: LineReader, number: int) -> Iterator[CellLines]:
         """The lines of a case, steps replaced by what reading their last attempts again gives."""

@@ -78,14 +78,15 @@ class Columns:
             coded = self._coded = Coded(cell, self._order[cell.case.id], self.codes)
             self._numeric &= coded.numeric
             self.balance.update(t.label for t in cell.truth)
+        n, stages = len(self._cells), self._stages
         for name, first in cell.answers.items():
-            stage = self._stages.get(name)
-            if stage is None:
-                stage = self._stages[name] = _Stage(array("q"), array("q"))
-            stage.cells.append(len(self._cells))
-            stage.first.append(first)
-        self._cells.append(self._blocks.of(coded, cell))
-        self.done[cell.case.id] += 1
+            if name not in stages:
+                stages[name] = _Stage(array("q"), array("q"))
+            cells, firsts = stages[name]
+            cells.append(n)
+            firsts.append(first)
+        block = coded.blocks.get(cell.measured)
+        self._cells.append(self._blocks.add(coded, cell) if block is None else block)
 
     def finish(self) -> None:
         """Make the columns of what was added: what a cell does not have is missing."""
@@ -93,6 +94,8 @@ class Columns:
         blocks.finish()
         size = np.asarray(blocks.size, dtype=np.intp)[cells]
         at = spans(np.asarray(blocks.start, dtype=np.intp)[cells], size)
+        counts = np.bincount(np.asarray(blocks.number, dtype=np.intp)[cells], minlength=len(self.cases))
+        self.done = Counter(dict(zip(self.cases, counts.tolist(), strict=True)))
         self.case, self.truth, self.place = (np.asarray(c)[at] for c in (blocks.case, blocks.truth, blocks.place))
         self.width, self.queried = np.asarray(blocks.width)[at], np.asarray(blocks.queried)[at].astype(bool)
         self.threshold, self.value = np.asarray(blocks.threshold)[at], np.asarray(blocks.value)[at]

@@ -6,7 +6,6 @@ any other line is read by those. Reading it takes a fifth of their time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -138,15 +137,6 @@ def _sound(event: Event) -> bool:
     if isinstance(event, Stepped):
         return not [a for a in event.answers if (a.status == "answered") is (a.label is None)]
     return not isinstance(event, Observed) or not event.observation.parts
-
-
-def doubtful(events: Sequence[object]) -> list[int]:
-    """The places of those events that have to be read alone: their types do not say all that they have to keep."""
-    answers = [a for e in events if isinstance(e, Stepped) for a in e.answers]
-    shown = [e for e in events if isinstance(e, Observed) and e.observation.parts]
-    if not shown and not [a for a in answers if (a.status == "answered") is (a.label is None)]:
-        return []
-    return [n for n, e in enumerate(events) if isinstance(e, Stepped | Observed) and not _sound(e)]
 
 
 def answer(given: contracts.Answer) -> Answer:

@@ -54,7 +54,7 @@ def number_texts(values: Array) -> list[str]:
     float nearest to the rounded decimal, which is what `round` gives. msgspec and Python write the same digits, and
     from 1e-4 on without an exponent.
     """
-    scaled = values * 10.0**DIGITS
+    scaled = np.clip(values, -1e8, 1e8) * 10.0**DIGITS
     k = np.rint(scaled)
     certain = (np.abs(scaled - k) < 0.499) & (np.abs(k) < 2.0**43) & ((k == 0) | (np.abs(k) >= 10.0**DIGITS * 1e-4))
     texts = msgspec.json.encode((k / 10.0**DIGITS + 0.0).tolist()).decode()[1:-1].split(",") if len(values) else []

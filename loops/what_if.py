@@ -62,7 +62,9 @@ def _changed(cells: Cells, adapter: bool, threshold: float | None, lost: Counter
     for cell in cells:
         if adapter:
             lost["revised"] += len(cell.case.readouts) * ("revised" in cell.answers)
-            cell = cell._replace(answers={stage: given for stage, given in cell.answers.items() if stage != "revised"})
+            cell = msgspec.structs.replace(
+                cell, answers={stage: given for stage, given in cell.answers.items() if stage != "revised"}
+            )
         if threshold is not None:
             if other is None or other.before is not cell.case:
                 other = _relabel(cell, threshold)
@@ -71,7 +73,7 @@ def _changed(cells: Cells, adapter: bool, threshold: float | None, lost: Counter
                 given = [_answer(other.case, a) for a in cells.answers.of(first, len(cell.case.readouts))]
                 lost[stage] += sum(a.reason == NOT_REPLAYABLE for a in given)
                 answers[stage] = cells.answers.add(given)
-            cell = cell._replace(case=other.case, truth=other.truth, answers=answers)
+            cell = msgspec.structs.replace(cell, case=other.case, truth=other.truth, answers=answers)
         yield cell
 
 
