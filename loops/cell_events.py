@@ -17,6 +17,7 @@ import numpy as np
 
 from loops import lean
 from loops.answers import Answers, Numbers
+from loops.collection import rare_collection
 from loops.index import LineIndex, Place
 from loops.lean import Closed, Event, Observed, Selected, Stepped
 from loops.run_events import STAGES, Parts, check_names
@@ -134,7 +135,8 @@ class CellEvents(LineIndex):
         self._repeats = repeats
         self._first = {case: number * repeats for number, case in enumerate(cases)}
         self._cell, self._mark, self._ref = array("q"), array("i"), array("q")
-        super().__init__(path, cases)
+        with rare_collection():
+            super().__init__(path, cases)
         self._sort(len(cases))
 
     def cells(self, case: int) -> Iterator[CellLines]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
 
-from evidence.contracts import Case, Prediction, Readout
 from evidence.values import canonical_json
 from loops.answers import Answers
 from loops.cells import Cell
@@ -18,12 +19,20 @@ from scoring.metrics import DIGITS, Array
 SLOT: Final = "\x00slot"
 """Stands in a row for the value that differs from line to line."""
 _SLOT_TEXT: Final = canonical_json(SLOT)
+_ENCODE = msgspec.json.Encoder(order="sorted").encode
+_OTHERWISE = re.compile("\x7f|[0-9]e|0\\.0000")
+"""What canonical JSON may write otherwise than msgspec, beside what has a backslash or is not ASCII."""
 
 
 def template(row: Mapping[str, Any]) -> str:
-    """The canonical JSON of a row as a format with `%s` for each value that is SLOT, in the order of the keys."""
-    text = canonical_json(row)
+    """The canonical JSON of a row as a format with `%s` for each value that is SLOT, in the order of the keys.
+
+    The row holds texts, numbers (finite), None, and dictionaries of these.
+    """
     slots = sum(value is SLOT for value in row.values())
+    text = _ENCODE(row).decode()
+    if not text.isascii() or text.count("\\") != slots or _OTHERWISE.search(text):
+        text = canonical_json(row)
     if text.count(_SLOT_TEXT[1:-1]) == slots:
         return _escaped(text).replace(_SLOT_TEXT, "%s")
     fields = (  # some other text of the row looks like a slot
@@ -78,76 +87,85 @@ class _Format(NamedTuple):
     width: int
 
 
+_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""Cells with the same case, measurements and stages have the same format."""
+
+
 class ReadoutLines:
-    """The lines of scores/readouts.jsonl, cell by cell, cells of a case one after the other."""
+    """The lines of scores/readouts.jsonl, some cells at a time, cells of a case one after the other."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._case: Case | None = None
-        self._formats: dict[tuple[tuple[str, ...], tuple[str, ...]], _Format] = {}
+        self._formats: dict[_Key, _Format] = {}
+        self._head_texts: list[str] = []
         self._heads: list[str] = []
         self._values: list[str] = []
 
-    def of(self, cell: Cell) -> str:
-        """One line for each readout."""
-        if self._case is not cell.case:
-            self._case, self._formats = cell.case, {}
-        key = cell.measured, tuple(cell.answers)
-        form = self._formats.get(key)
-        if form is None:
-            form = self._formats[key] = _format(cell)
-        if len(self._heads) < len(self._answers):
-            self._take_up()
-        pieces, places, repeat, width = form
-        made, size = pieces.copy(), len(cell.case.readouts)
-        for stage, at in places:
-            first = cell.answers[stage]
-            made[at::width] = self._heads[first : first + size]
-            made[at + 1 :: width] = self._values[first : first + size]
-        made[repeat::width] = [str(cell.repeat)] * size
-        return "".join(made)
+    def of(self, cells: Sequence[Cell]) -> Iterator[str]:
+        """For each cell its lines, one for each readout."""
+        self._take_up()
+        keys: list[_Key] = [(cell.case.id, cell.measured, tuple(cell.answers)) for cell in cells]
+        new = {key: cell for key, cell in zip(keys, cells, strict=True) if key not in self._formats}
+        self._formats.update(zip(new, _formats(list(new.values())), strict=True))
+        for key, cell in zip(keys, cells, strict=True):
+            pieces, places, repeat, width = self._formats[key]
+            made, size = pieces.copy(), len(cell.truth)
+            for stage, at in places:
+                first = cell.answers[stage]
+                made[at::width] = self._heads[first : first + size]
+                made[at + 1 :: width] = self._values[first : first + size]
+            made[repeat::width] = [str(cell.repeat)] * size
+            yield "".join(made)
+        self._formats = {key: form for key, form in self._formats.items() if key[0] == keys[-1][0]}
 
     def _take_up(self) -> None:
         """Write the answers that are new."""
-        start, answers = len(self._heads), self._answers
-        texts = [head_text(*head) for head in answers.heads.things]
+        start, answers, texts = len(self._heads), self._answers, self._head_texts
+        texts += [head_text(*head) for head in answers.heads.things[len(texts) :]]
         self._heads += [texts[head] for head in answers.head[start:]]
         self._values += number_texts(np.array(answers.value[start:]))
 
 
-def _format(cell: Cell) -> _Format:
-    names = sorted((*cell.answers, "repeat"))
-    pieces, places, repeat, width = list[str](), list[tuple[str, int]](), 0, 0
-    for name in names:
-        if name == "repeat":
-            repeat = width + 1
-        else:
-            places.append((name, width + 1))
-        width += 2 + (name != "repeat")
-    fixed = "".join(_lines(cell)).split(SLOT)  # no other NUL is in canonical JSON
-    for n, text in enumerate(fixed[:-1]):
-        pieces += [text, ""] if names[n % len(names)] == "repeat" else [text, "", ""]
-    return _Format([*pieces, fixed[-1]], places, repeat, width)
+def _formats(cells: Sequence[Cell]) -> Iterator[_Format]:
+    """The format of each cell; the numbers of all of them are written together."""
+    values = [math.nan if t.value is None else t.value for cell in cells for t in cell.truth]
+    values += [x for cell in cells for p in (*cell.simulated, *cell.adapted) for x in (p.mean, p.sd)]
+    texts = number_texts(np.array(values))
+    n_truth = sum(len(cell.truth) for cell in cells)
+    truth, predicted = iter(texts[:n_truth]), iter(texts[n_truth:])
+    for cell in cells:
+        names, (pieces, places, repeat, width) = sorted((*cell.answers, "repeat")), _Format([], [], 0, 0)
+        for name in names:
+            if name == "repeat":
+                repeat = width + 1
+            else:
+                places.append((name, width + 1))
+            width += 2 + (name != "repeat")
+        fixed = "".join(_lines(cell, truth, predicted)).split(SLOT)  # no other NUL is in canonical JSON
+        for n, text in enumerate(fixed[:-1]):
+            pieces += [text, ""] if names[n % len(names)] == "repeat" else [text, "", ""]
+        yield _Format([*pieces, fixed[-1]], places, repeat, width)
 
 
-def _lines(cell: Cell) -> Iterator[str]:
-    case, slots = _text(cell.case.id), {"repeat": SLOT, **dict.fromkeys(cell.answers, SLOT + "}")}
-    simulated = {p.readout: p for p in cell.simulated}
-    adapted = {p.readout: p for p in cell.adapted}
-    for readout, truth in zip(cell.case.readouts, cell.truth, strict=True):
+def _lines(cell: Cell, truth: Iterator[str], predicted: Iterator[str]) -> Iterator[str]:
+    """The lines of a cell with SLOTs; `truth` and `predicted` give the texts of its numbers in order."""
+    stated = {
+        name: {p.readout: (p, f'"mean":{next(predicted)},"sd":{next(predicted)}}}') for p in predictions}
+        for name, predictions in (("simulator", cell.simulated), ("adapted", cell.adapted))
+    }
+    same = {"case": _text(cell.case.id), "repeat": SLOT, **dict.fromkeys(cell.answers, SLOT + "}")}
+    keys = sorted((*same, *stated, "queried", "readout", "threshold", "truth"))
+    for readout, true in zip(cell.case.readouts, cell.truth, strict=True):
+        name, threshold = readout.id, readout.threshold
         fields = {
-            "case": case,
-            "readout": _text(readout.id),
-            "queried": "true" if readout.id in cell.queried else "false",
-            "truth": f'{{"label":{_text(truth.label)},"value":{number_text(truth.value)}}}',
-            "threshold": "null" if readout.threshold is None else float.__repr__(readout.threshold),
-            **slots,
+            **same,
+            "readout": _text(name),
+            "queried": "true" if name in cell.queried else "false",
+            "truth": f'{{"label":{_text(true.label)},"value":{next(truth)}}}',
+            "threshold": "null" if threshold is None else float.__repr__(threshold),
         }
-        for name, by_readout in (("simulator", simulated), ("adapted", adapted)):
-            if readout.id in by_readout:
-                fields[name] = _predicted(readout, by_readout[readout.id])
-        yield "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}\n"
-
-
-def _predicted(readout: Readout, p: Prediction) -> str:
-    return f'{{"label":{_text(readout.decide(p))},"mean":{number_text(p.mean)},"sd":{number_text(p.sd)}}}'
+        for who, by_readout in stated.items():
+            if name in by_readout:
+                prediction, numbers = by_readout[name]
+                fields[who] = f'{{"label":{_text(readout.decide(prediction))},{numbers}'
+        yield "{" + ",".join([f'"{key}":{fields[key]}' for key in keys if key in fields]) + "}\n"

@@ -6,6 +6,7 @@ by one: of each, only its entries in columns stay in memory.
 
 from __future__ import annotations
 
+import itertools
 import json
 from array import array
 from collections import Counter
@@ -31,6 +32,9 @@ from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
 
+AT_ONCE = 256
+"""Cells whose lines are written at a time."""
+
 
 class Scored(NamedTuple):
     """The summary of a run, as it is written, and the columns it was made from."""
@@ -45,18 +49,17 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     config = archived_config(run, folder)
     cells = Cells(folder, run, config, reparse=reparse)
     scoring, lines = Scoring(run, config, cells), ReadoutLines(cells.answers)
-    scores = folder / "scores"
+    scores, found = folder / "scores", iter(cells)
     forget_unfinished(scores)
     with (
         rare_collection(),
         stream_atomic(scores / "readouts.jsonl", error=ArchiveError) as readouts,
         stream_atomic(scores / "cases.jsonl", error=ArchiveError) as cases,
     ):
-        for cell in cells:
-            chosen = scoring.add(cell)
-            readouts.write(lines.of(cell))
-            if chosen is not None:
-                cases.write(chosen.line % cell.repeat)
+        for some in iter(lambda: list(itertools.islice(found, AT_ONCE)), []):
+            chosen = [(cell, scoring.add(cell)) for cell in some]
+            readouts.writelines(lines.of(some))
+            cases.writelines([row.line % cell.repeat for cell, row in chosen if row is not None])
     summary = scoring.finish().summary
     text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     write_atomic(scores / "summary.json", (text + "\n").encode(), error=ArchiveError)
