@@ -105,10 +105,14 @@ class Blocks:
         self, rows: dict[str, Predicted], name: str, coded: Coded, predictions: Sequence[Prediction]
     ) -> None:
         """Predictions by the readout they name; a readout without one is missing."""
+        row, codes, readouts = self._row(rows, name), coded.codes, coded.case.readouts
+        if [p.readout for p in predictions] == coded.names:
+            labels = [codes[r.decide(p)] for r, p in zip(readouts, predictions, strict=True)]
+            row.add(labels, [p.mean for p in predictions], [p.sd for p in predictions])
+            return
         by_readout = {p.readout: p for p in predictions}
         given = [by_readout.get(name) for name in coded.names]
-        codes, readouts = coded.codes, coded.case.readouts
-        self._row(rows, name).add(
+        row.add(
             [MISSING if p is None else codes[r.decide(p)] for r, p in zip(readouts, given, strict=True)],
             [math.nan if p is None else p.mean for p in given],
             [math.nan if p is None else p.sd for p in given],

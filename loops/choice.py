@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evidence.contracts import Adapter, Case, Joint, Measurement, Prediction
+from evidence.contracts import Adapter, Case, Joint, Measurement, Prediction, Readout, Truth
 from evidence.errors import ConfigError
 from evidence.registry import ADAPTERS
 from loops.cells import Cell
@@ -161,7 +161,7 @@ def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
     menu = [entries[m] for m in ids]
     sealed = {o.measurement: o for o in cell.sealed}
     assert cell.inputs is not None  # noqa: S101 - only cells with a simulator come here
-    nothing = _marked(cell, adapter.calibrate(cell.inputs, []))
+    nothing = list(map(_mark, cell.case.readouts, cell.truth, adapter.calibrate(cell.inputs, [])))
     after = {m: _outcome(_marked(cell, adapter.calibrate(cell.inputs, [sealed[m]]), nothing)) for m in ids}
     found = _joint(cell, adapter, name)
     noise = expected_noise(cell.inputs)
@@ -200,16 +200,14 @@ _Mark = tuple[Prediction, bool, float | None]
 """A prediction, whether its class is right, and its absolute error where the readout has a value."""
 
 
-def _marked(cell: Cell, predictions: Sequence[Prediction], known: Sequence[_Mark] = ()) -> list[_Mark]:
-    """The marks of predictions; a prediction that is the same object as in `known` has the same mark."""
-    marks = list[_Mark]()
-    for n, (readout, truth, p) in enumerate(zip(cell.case.readouts, cell.truth, predictions, strict=True)):
-        if known and known[n][0] is p:
-            marks.append(known[n])
-        else:
-            error = None if truth.value is None else abs(p.mean - truth.value)
-            marks.append((p, readout.decide(p) == truth.label, error))
-    return marks
+def _mark(readout: Readout, truth: Truth, p: Prediction) -> _Mark:
+    return p, readout.decide(p) == truth.label, None if truth.value is None else abs(p.mean - truth.value)
+
+
+def _marked(cell: Cell, predictions: Sequence[Prediction], known: Sequence[_Mark]) -> list[_Mark]:
+    """The marks of predictions; one that is the same object as in `known` has the same mark."""
+    asked = zip(known, cell.case.readouts, cell.truth, predictions, strict=True)
+    return [mark if mark[0] is p else _mark(readout, truth, p) for mark, readout, truth, p in asked]
 
 
 def _outcome(marks: Sequence[_Mark]) -> Outcome:

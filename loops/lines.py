@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import numpy as np
 
+from evidence.contracts import Prediction, Readout
 from evidence.values import canonical_json
 from loops.answers import Answers
 from loops.cells import Cell
@@ -20,8 +21,7 @@ SLOT: Final = "\x00slot"
 """Stands in a row for the value that differs from line to line."""
 _SLOT_TEXT: Final = canonical_json(SLOT)
 _ENCODE = msgspec.json.Encoder(order="sorted").encode
-_OTHERWISE = re.compile("\x7f|[0-9]e|0\\.0000")
-"""What canonical JSON may write otherwise than msgspec, beside what has a backslash or is not ASCII."""
+_EXPONENT = re.compile("e(?<=[0-9]e)")
 
 
 def template(row: Mapping[str, Any]) -> str:
@@ -31,8 +31,8 @@ def template(row: Mapping[str, Any]) -> str:
     """
     slots = sum(value is SLOT for value in row.values())
     text = _ENCODE(row).decode()
-    if not text.isascii() or text.count("\\") != slots or _OTHERWISE.search(text):
-        text = canonical_json(row)
+    if not text.isascii() or text.count("\\") != slots or "\x7f" in text or "0.0000" in text or _EXPONENT.search(text):
+        text = canonical_json(row)  # the two may write this otherwise
     if text.count(_SLOT_TEXT[1:-1]) == slots:
         return _escaped(text).replace(_SLOT_TEXT, "%s")
     fields = (  # some other text of the row looks like a slot
@@ -149,23 +149,42 @@ def _formats(cells: Sequence[Cell]) -> Iterator[_Format]:
 
 def _lines(cell: Cell, truth: Iterator[str], predicted: Iterator[str]) -> Iterator[str]:
     """The lines of a cell with SLOTs; `truth` and `predicted` give the texts of its numbers in order."""
-    stated = {
-        name: {p.readout: (p, f'"mean":{next(predicted)},"sd":{next(predicted)}}}') for p in predictions}
-        for name, predictions in (("simulator", cell.simulated), ("adapted", cell.adapted))
-    }
-    same = {"case": _text(cell.case.id), "repeat": SLOT, **dict.fromkeys(cell.answers, SLOT + "}")}
-    keys = sorted((*same, *stated, "queried", "readout", "threshold", "truth"))
+    case, stages = _text(cell.case.id), tuple(cell.answers)
+    simulated, adapted = (
+        {p.readout: (p, next(predicted), next(predicted)) for p in predictions}
+        for predictions in (cell.simulated, cell.adapted)
+    )
     for readout, true in zip(cell.case.readouts, cell.truth, strict=True):
         name, threshold = readout.id, readout.threshold
-        fields = {
-            **same,
-            "readout": _text(name),
-            "queried": "true" if name in cell.queried else "false",
-            "truth": f'{{"label":{_text(true.label)},"value":{next(truth)}}}',
-            "threshold": "null" if threshold is None else float.__repr__(threshold),
-        }
-        for who, by_readout in stated.items():
-            if name in by_readout:
-                prediction, numbers = by_readout[name]
-                fields[who] = f'{{"label":{_text(readout.decide(prediction))},{numbers}'
-        yield "{" + ",".join([f'"{key}":{fields[key]}' for key in keys if key in fields]) + "}\n"
+        before, after = simulated.get(name), adapted.get(name)
+        before_text = _predicted(readout, before)
+        after_text = before_text if before and after and before[0] is after[0] else _predicted(readout, after)
+        yield _line_format(stages, after is not None, before is not None) % (
+            *after_text,
+            case,
+            "true" if name in cell.queried else "false",
+            _text(name),
+            *before_text,
+            "null" if threshold is None else float.__repr__(threshold),
+            _text(true.label),
+            next(truth),
+        )
+
+
+def _predicted(readout: Readout, stated: tuple[Prediction, str, str] | None) -> tuple[str, ...]:
+    return () if stated is None else (_text(readout.decide(stated[0])), stated[1], stated[2])
+
+
+@functools.lru_cache(maxsize=256)
+def _line_format(stages: tuple[str, ...], adapted: bool, simulated: bool) -> str:
+    """A line with SLOTs and, in the order of the keys, `%s` for what cells of a case may have in common."""
+    numbers = '{"label":%s,"mean":%s,"sd":%s}'
+    fields = {
+        **({"adapted": numbers} if adapted else {}),
+        **({"simulator": numbers} if simulated else {}),
+        **dict.fromkeys(("case", "queried", "readout", "threshold"), "%s"),
+        "truth": '{"label":%s,"value":%s}',
+        "repeat": SLOT,
+        **dict.fromkeys(stages, SLOT + "}"),
+    }
+    return "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}\n"
