@@ -7,7 +7,7 @@ Cells with the same marks are read alike, so that this is settled once for all o
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -111,12 +111,10 @@ class _Opened(msgspec.Struct, tag_field="event", tag="opened", gc=False):
 
 
 _OTHER: Callable[[bytes], Event | _Opened] = msgspec.json.Decoder(Event | _Opened).decode
-_BY_START: dict[bytes, Callable[[bytes], Event | _Opened]] = {
-    b"ans": msgspec.json.Decoder(Stepped).decode,
-    b"cal": msgspec.json.Decoder(Observed).decode,
+_BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened]] = {
+    **lean.BY_START,
     b"ada": msgspec.json.Decoder(_Opened).decode,
 }
-"""Decoders by the first key of a canonical line: one that knows the type need not look for it first."""
 
 
 class CellEvents(LineIndex):

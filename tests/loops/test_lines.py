@@ -11,10 +11,29 @@ from evidence.values import canonical_json
 from loops.lines import SLOT, head_text, number_text, number_texts, template
 from scoring.metrics import rounded
 
+ODD = [
+    "x",
+    "100 % %s",
+    SLOT,
+    f"a{SLOT}b",
+    'é"\\',
+    "\x7f",
+    "a/b",
+    None,
+    0.1,
+    0.0,
+    5.4e-05,
+    1e-06,
+    -9e-06,
+    1e16,
+    1e300,
+    5,
+]
 
-@pytest.mark.parametrize("odd", ["x", "100 % %s", SLOT, f"a{SLOT}b", 'é"\\', None, 0.1])
+
+@pytest.mark.parametrize("odd", ODD)
 def test_a_template_gives_canonical_json(odd) -> None:
-    data = odd if odd is None or isinstance(odd, float) else "".join(list(odd))  # as read: never the SLOT itself
+    data = odd if odd is None or isinstance(odd, float | int) else "".join(list(odd))  # as read: never the SLOT itself
     line = template({"b": SLOT, "a": data, "z%": SLOT, "m": {"inner": data}}) % ('{"x":1}', "null")
     assert line == canonical_json({"b": {"x": 1}, "a": data, "z%": None, "m": {"inner": data}})
 
