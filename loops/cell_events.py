@@ -204,6 +204,7 @@ class CellEvents(LineIndex):
         places: list[Place | None] = [None] * len(found)
         stepped, cells, marks, refs = list[Stepped](), list[int](), list[int](), list[int]()
         mark_of, observations, first, repeats = self._marks, self.observations, self._first, self._repeats
+        examples = self._examples
         step = len(self.steps)
         for n, event in enumerate(found):
             kind = type(event)
@@ -225,8 +226,8 @@ class CellEvents(LineIndex):
             else:
                 places[n] = Place(event.case.id, None) if kind is _Opened else event
                 continue
-            if mark == len(self._examples):
-                self._examples.append(event)
+            if mark == len(examples):
+                examples.append(event)
             marks.append(mark)
             start, repeat = first.get(event.case), event.repeat
             if start is None:

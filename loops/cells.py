@@ -160,6 +160,7 @@ class _Shared:
         check_truth(opened.case, opened.truth)
         self.opened = opened
         self.inputs = inputs
+        self.simulated = () if inputs is None else inputs.predictions
         self.asked = Asked(opened.case, index.answers)
         self._adapter = adapter
         self._index = index
@@ -185,7 +186,7 @@ class _Shared:
             sealed=opened.sealed,
             inputs=self.inputs,
             adapted=way.adapted,
-            simulated=() if self.inputs is None else self.inputs.predictions,
+            simulated=self.simulated,
             baselines=opened.baselines,
             steps=tuple([refs[at] for at in plan.steps.values()]),
             refused=sum([refs[at] for at in plan.selected]),
