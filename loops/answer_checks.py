@@ -64,7 +64,7 @@ def all_fit(asked: Sequence[tuple[Asked, Sequence[int]]], of: Steps) -> bool:
     if (np.asarray(answers.readout)[entries] != codes[at]).any():
         return False
     heads, options, kind = answers.heads.things, answers.options.things, kinds[at]
-    for pair in np.unique(kind * len(heads) + np.asarray(answers.head)[entries]).tolist():
+    for pair in set((kind * len(heads) + np.asarray(answers.head)[entries]).tolist()):
         label, _, _ = heads[pair % len(heads)]
         if label is not None and label not in options[pair // len(heads)]:
             return False

@@ -174,10 +174,7 @@ class CellEvents(LineIndex):
             found = [by_start.get(line[2:5], _OTHER)(line) for line in lines]
         except (msgspec.MsgspecError, RecursionError):
             found = [self._alone(number, line) for number, line in enumerate(lines, start=before + 1)]
-        else:  # parts have checks of their own
-            for n in [n for n, e in enumerate(found) if type(e) is Observed and e.observation.parts]:
-                found[n] = self._alone(before + n + 1, lines[n])
-        places = self._take_up(found)
+        places = self._take_up(before, lines, found)
         if not self.answers.sound:
             for n, event in enumerate(found, start=1):
                 if type(event) is Stepped:
@@ -199,7 +196,7 @@ class CellEvents(LineIndex):
             check_names(self.path, number, place, event.case, event.repeat)
         return event
 
-    def _take_up(self, found: Sequence[Any]) -> list[Place | None]:
+    def _take_up(self, before: int, lines: Sequence[bytes], found: Sequence[Any]) -> list[Place | None]:
         """Append events to the columns. The places of what is no event of a cell, None for all others."""
         places: list[Place | None] = [None] * len(found)
         stepped, cells, marks, refs = list[Stepped](), list[int](), list[int](), list[int]()
@@ -208,6 +205,9 @@ class CellEvents(LineIndex):
         step = len(self.steps)
         for n, event in enumerate(found):
             kind = type(event)
+            if kind is Observed and event.observation.parts:  # they have checks of their own
+                event = self._alone(before + n + 1, lines[n])
+                kind = type(event)
             if kind is Stepped:
                 mark = mark_of[event.step, event.turn]
                 refs.append(step)

@@ -99,11 +99,11 @@ class Cells:
     def __iter__(self) -> Iterator[Cell]:
         with self.index.open() as reader, contextlib.ExitStack() as more:
             calls = None if self._calls is None else more.enter_context(self._calls.open())
-            made: list[tuple[_Shared, Cell]] = []
+            made, review = list[tuple[_Shared, Cell]](), self.config.review
             for number, case in enumerate(self.run.cases):
                 opened, shared = self.events.opened(reader, case), None
                 for lines in self.index.cells(number) if calls is None else self._reparsed(calls, number):
-                    plan = self.index.plan(lines.marks, self.config.review)
+                    plan = self.index.plan(lines.marks, review)
                     if opened is None or not plan.whole:
                         continue
                     try:

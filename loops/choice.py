@@ -70,10 +70,10 @@ class Choices:
             self._case, self._rows = cell.case, {}
             self._tried = _try(cell, self._adapter, self._name, self._cost)
         chosen = cell.measured[0] if cell.measured else None
-        if chosen not in self._rows:
+        found = self._rows.get(chosen)
+        if found is None:
             row = _row(cell.case, chosen, self._tried)
-            self._rows[chosen] = Chosen(row, template(row) + "\n", array("d", _numbers(row)))
-        found = self._rows[chosen]
+            found = self._rows[chosen] = Chosen(row, template(row) + "\n", array("d", _numbers(row)))
         self._numbers.extend(found.numbers)
         return found
 

@@ -58,8 +58,8 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     ):
         for some in iter(lambda: list(itertools.islice(found, AT_ONCE)), []):
             chosen = [(cell, scoring.add(cell)) for cell in some]
-            readouts.writelines(lines.of(some))
-            cases.writelines([row.line % cell.repeat for cell, row in chosen if row is not None])
+            readouts.write("".join(lines.of(some)))
+            cases.write("".join([row.line % cell.repeat for cell, row in chosen if row is not None]))
     summary = scoring.finish().summary
     text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     write_atomic(scores / "summary.json", (text + "\n").encode(), error=ArchiveError)
