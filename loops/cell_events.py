@@ -123,7 +123,7 @@ class CellEvents(LineIndex):
     Raises ArchiveError for lines that are no events or of a case that the run does not have.
     """
 
-    def __init__(self, path: Path, cases: Sequence[str], repeats: int):
+    def __init__(self, path: Path, cases: Sequence[str], repeats: int, *, review: bool):
         self.answers = Answers()
         self.steps = Steps(self.answers)
         self.observations: Numbers[lean.Observation] = Numbers()
@@ -131,6 +131,7 @@ class CellEvents(LineIndex):
         self._examples: list[Event] = []
         self._plans: dict[tuple[int, ...], Plan] = {}
         self._repeats = repeats
+        self._review = review
         self._first = {case: number * repeats for number, case in enumerate(cases)}
         self._cell, self._mark, self._ref = array("q"), array("i"), array("q")
         with rare_collection():
@@ -147,11 +148,11 @@ class CellEvents(LineIndex):
             a, b = starts[n] - low, starts[n + 1] - low
             yield CellLines(self._cells[first + n] - case * self._repeats, tuple(marks[a:b]), refs[a:b])
 
-    def plan(self, marks: tuple[int, ...], review: bool) -> Plan:
+    def plan(self, marks: tuple[int, ...]) -> Plan:
         """How to read a cell with these marks."""
         plan = self._plans.get(marks)
         if plan is None:
-            plan = self._plans[marks] = _plan([self._examples[mark] for mark in marks], review)
+            plan = self._plans[marks] = _plan([self._examples[mark] for mark in marks], self._review)
         return plan
 
     def _sort(self, n_cases: int) -> None:

@@ -75,7 +75,7 @@ class Cells:
         self.folder = folder
         self.run = run
         self.config = config
-        self.index = CellEvents(folder / "events.jsonl", run.cases, config.repeats)
+        self.index = CellEvents(folder / "events.jsonl", run.cases, config.repeats, review=config.review)
         self.events = OpenedCases(self.index)
         self.adapter: Adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
         self._calls = LineIndex(folder / "calls.jsonl", None) if reparse else None
@@ -99,11 +99,11 @@ class Cells:
     def __iter__(self) -> Iterator[Cell]:
         with self.index.open() as reader, contextlib.ExitStack() as more:
             calls = None if self._calls is None else more.enter_context(self._calls.open())
-            made, review = list[tuple[_Shared, Cell]](), self.config.review
+            made: list[tuple[_Shared, Cell]] = []
             for number, case in enumerate(self.run.cases):
                 opened, shared = self.events.opened(reader, case), None
                 for lines in self.index.cells(number) if calls is None else self._reparsed(calls, number):
-                    plan = self.index.plan(lines.marks, review)
+                    plan = self.index.plan(lines.marks)
                     if opened is None or not plan.whole:
                         continue
                     try:
@@ -137,7 +137,7 @@ class Cells:
         found = {lines.repeat: lines for lines in self.index.cells(number)}
         for repeat in range(self.config.repeats):
             lines = found.get(repeat, CellLines(repeat, (), []))
-            steps = self.index.plan(lines.marks, self.config.review).steps
+            steps = self.index.plan(lines.marks).steps
             for line_number, line in calls.lines(Place(self.run.cases[number], repeat)):
                 call = call_of(line, calls.index.path, line_number, self._damaged_calls)
                 at = None if call is None or call.step == "select" else steps.get((call.step, call.turn))

@@ -39,10 +39,10 @@ class Parts:
         """Whether the case is closed and no line of it was lost: a closed case that is not whole is run again."""
         if self.closed is None or ("predict", 0) not in self.steps:
             return False
-        if self.closed.outcome == "predict failed":
-            return True
         turns = range(len(self.closed.measured))
         made = tuple(self.observed[t].observation.measurement for t in turns if t in self.observed)
+        if self.closed.outcome == "predict failed":
+            return made == self.closed.measured
         chosen = tuple(self.selected[t].measurement for t in turns if t in self.selected)
         revised = all(("revise", t) in self.steps for t in turns)
         ended = self.closed.outcome in ("complete", "revise failed") or len(turns) in self.selected

@@ -97,13 +97,13 @@ def read_cell_by_cell(folder: Path):
 
 def read_at_once(folder: Path):
     """What CellEvents says of every cell, in the same words."""
-    index = CellEvents(folder / "events.jsonl", CASES, REPEATS)
+    index = CellEvents(folder / "events.jsonl", CASES, REPEATS, review=False)
     opened, cells = OpenedCases(index), {}
     with index.open() as reader:
         for number, case in enumerate(CASES):
             opened.opened(reader, case)
             for lines in index.cells(number):
-                if index.plan(lines.marks, False).whole:
+                if index.plan(lines.marks).whole:
                     cells[number, lines.repeat] = lines
     return index, cells, opened.damaged
 
@@ -121,7 +121,7 @@ def test_one_pass_finds_what_reading_cell_by_cell_finds(tmp_path: Path, content:
     index, found, also_damaged = read_at_once(tmp_path)
     assert (set(found), also_damaged) == ({k for k, parts in expected.items() if parts.whole(False)}, damaged)
     for key, lines in found.items():
-        parts, plan = expected[key], index.plan(lines.marks, False)
+        parts, plan = expected[key], index.plan(lines.marks)
         assert parts.closed is not None
         assert (plan.outcome, plan.measured) == (parts.closed.outcome, parts.closed.measured)
         assert list(plan.steps) == sorted(parts.steps, key=lambda key: (key[1], key[0]))
@@ -142,7 +142,7 @@ def test_answers_that_no_contract_takes_are_refused_with_their_line(tmp_path: Pa
     path = tmp_path / "events.jsonl"
     path.write_text("".join(canonical_json(event) + "\n" for event in (*good, bad)))
     with pytest.raises(ArchiveError, match=r"events.jsonl line 6 is not an event: .*label goes with status"):
-        CellEvents(path, CASES, REPEATS)
+        CellEvents(path, CASES, REPEATS, review=False)
 
 
 def test_only_lines_that_open_cases_stay_in_the_index(tmp_path: Path) -> None:
@@ -150,5 +150,16 @@ def test_only_lines_that_open_cases_stay_in_the_index(tmp_path: Path) -> None:
     lines = [*events({"case": "a", "repeat": 0}, "m", "up"), opened]
     path = tmp_path / "events.jsonl"
     path.write_text("".join(canonical_json(event) + "\n" for event in lines))
-    assert list(CellEvents(path, CASES, REPEATS).places()) == [Place("b", None)]
+    assert list(CellEvents(path, CASES, REPEATS, review=False).places()) == [Place("b", None)]
     assert list(LineIndex(path, CASES).places()) == [Place("a", 0), Place("b", None)]
+
+
+def test_a_failed_prediction_that_says_it_measured_is_not_whole(tmp_path: Path) -> None:
+    place = {"case": "a", "repeat": 0}
+    for measured, whole in (([], True), (["m"], False)):
+        closed = {"event": "closed", "outcome": "predict failed", "measured": measured, **place}
+        lines = [events(place, "m", "up")[0], closed]
+        path = tmp_path / "events.jsonl"
+        path.write_text("".join(canonical_json(event) + "\n" for event in lines))
+        index = CellEvents(path, CASES, REPEATS, review=False)
+        assert [index.plan(lines.marks).whole for lines in index.cells(0)] == [whole]
