@@ -1,4 +1,4 @@
-"""The archive read back cell by cell: one cell for every finished case and repeat, and no more than one in memory."""
+"""The archive read back as cells: one for every finished case and repeat, and no more than some hundreds in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The answers and predictions of a run in columns, one entry a readout of a cell: all that scores are made of.
 
-Cells are added one by one, those of a case one after the other. Of a cell only its answers and the number of its block
-(loops.blocks) are kept.
+Cells are added one by one, those of a case one after the other. Of a cell only where its answers are (loops.answers)
+and the number of its block (loops.blocks) are kept.
 """
 
 from __future__ import annotations

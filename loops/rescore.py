@@ -1,7 +1,7 @@
 """Scores from the archive alone: no model, no network, no data files, no randomness but the run's own seed.
 
-Rescoring is the only writer of `scores/`. The same archive gives the same bytes. Cells are read, scored and written one
-by one: of each, only its entries in columns stay in memory.
+Rescoring is the only writer of `scores/`. The same archive gives the same bytes. Cells are read, scored and written
+some at a time: of each, only its entries in columns stay in memory.
 """
 
 from __future__ import annotations
