@@ -24,4 +24,4 @@ class Local:
             for o in observations
             if o.status == "measured" and o.readout is not None and o.value is not None
         }
-        return tuple(measured.get(p.readout, p) for p in inputs.predictions)
+        return tuple([measured.get(p.readout, p) for p in inputs.predictions])

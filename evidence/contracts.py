@@ -35,9 +35,11 @@ class Readout(Value):
 
     @model_validator(mode="after")
     def _labels_fit(self) -> Self:
+        if self.labels == NUMERIC_LABELS:
+            return self
         if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:
             raise ValueError(f"readout {self.id!r}: expected at least two distinct labels, got {list(self.labels)}")
-        if self.threshold is not None and self.labels != NUMERIC_LABELS:
+        if self.threshold is not None:
             raise ValueError(f"readout {self.id!r}: a numeric readout has the labels {list(NUMERIC_LABELS)}")
         return self
 
@@ -97,11 +99,12 @@ class Case(Value):
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
-        for kind, ids in (("readout", [r.id for r in self.readouts]), ("measurement", [m.id for m in self.menu])):
-            twice = sorted({i for i in ids if ids.count(i) > 1})
-            if twice:
+        readouts, measurements = [r.id for r in self.readouts], [m.id for m in self.menu]
+        for kind, ids in (("readout", readouts), ("measurement", measurements)):
+            if len(set(ids)) < len(ids):
+                twice = sorted({i for i in ids if ids.count(i) > 1})
                 raise ValueError(f"case {self.id!r}: {kind} id repeated: {', '.join(twice)}")
-        unknown = [m.id for m in self.menu if m.readout is not None and m.readout not in {r.id for r in self.readouts}]
+        unknown = [m.id for m in self.menu if m.readout is not None and m.readout not in readouts]
         if unknown:
             raise ValueError(f"case {self.id!r}: measurement {unknown[0]!r} names a readout the case does not have")
         return self

@@ -6,9 +6,6 @@ import math
 from array import array
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evidence.contracts import Prediction
 from loops.cells import Cell
 
@@ -62,29 +59,27 @@ class Coded:
 
 
 class Blocks:
-    """The table. Block k is `size[k]` rows from `start[k]`; predictions are by name of their row in the scores."""
+    """The table. Block k, of case `number[k]`, is `size[k]` rows from `start[k]`.
+
+    Predictions are by the name of their row in the scores.
+    """
 
     def __init__(self) -> None:
-        self.start, self.size = array("q"), array("i")
+        self.number, self.start, self.size = array("i"), array("q"), array("i")
         self.case, self.truth, self.place, self.queried = array("i"), array("h"), array("h"), array("b")
         self.width, self.threshold, self.value = array("h"), array("d"), array("d")
         self.rows: dict[str, Predicted] = {}
         self.baselines: dict[str, Predicted] = {}
-
-    def of(self, coded: Coded, cell: Cell) -> int:
-        """The block of a cell, a new one where none measured the same before."""
-        found = coded.blocks.get(cell.measured)
-        if found is None:
-            found = coded.blocks[cell.measured] = len(self.start)
-            self._add(coded, cell)
-        return found
 
     def finish(self) -> None:
         """Make all columns equally long."""
         for predicted in (*self.rows.values(), *self.baselines.values()):
             predicted.fill(len(self.truth))
 
-    def _add(self, coded: Coded, cell: Cell) -> None:
+    def add(self, coded: Coded, cell: Cell) -> int:
+        """The number of a new block, that of a cell which measured what none of its case did before."""
+        number = coded.blocks[cell.measured] = len(self.start)
+        self.number.append(coded.number[0])
         self.start.append(len(self.truth))
         self.size.append(len(coded.names))
         if cell.simulated:
@@ -104,15 +99,20 @@ class Blocks:
         self.threshold.extend(coded.threshold)
         self.value.extend(coded.value)
         self.queried.extend([name in cell.queried for name in coded.names])
+        return number
 
     def _add_predicted(
         self, rows: dict[str, Predicted], name: str, coded: Coded, predictions: Sequence[Prediction]
     ) -> None:
         """Predictions by the readout they name; a readout without one is missing."""
+        row, codes, readouts = self._row(rows, name), coded.codes, coded.case.readouts
+        if [p.readout for p in predictions] == coded.names:
+            labels = [codes[r.decide(p)] for r, p in zip(readouts, predictions, strict=True)]
+            row.add(labels, [p.mean for p in predictions], [p.sd for p in predictions])
+            return
         by_readout = {p.readout: p for p in predictions}
         given = [by_readout.get(name) for name in coded.names]
-        codes, readouts = coded.codes, coded.case.readouts
-        self._row(rows, name).add(
+        row.add(
             [MISSING if p is None else codes[r.decide(p)] for r, p in zip(readouts, given, strict=True)],
             [math.nan if p is None else p.mean for p in given],
             [math.nan if p is None else p.sd for p in given],
@@ -124,12 +124,6 @@ class Blocks:
             rows[name] = Predicted()
         rows[name].fill(len(self.truth))
         return rows[name]
-
-
-def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The numbers from each start on, `size` of them, one after the other."""
-    before = np.cumsum(size) - size
-    return np.repeat(start - before, size) + np.arange(size.sum())
 
 
 def _nan(value: float | None) -> float:

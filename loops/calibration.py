@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from loops.blocks import ADAPTED, SIMULATED
-from loops.cells import STAGES
 from loops.columns import Columns, Row
+from loops.run_events import STAGES
 from scoring.calibration import (
     Calibration,
     calibration,

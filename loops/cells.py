@@ -1,10 +1,10 @@
-"""The archive read back cell by cell: one cell for every finished case and repeat, and no more than one in memory."""
+"""The archive read back as cells: one for every finished case and repeat, and no more than some hundreds in memory."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,29 +17,32 @@ from evidence.errors import ArchiveError, ConfigError, ContractError
 from evidence.journal import CallRecord, call_of
 from evidence.registry import ADAPTERS
 from evidence.strict_yaml import parse_value
-from interpreters.reply import SUM_TOLERANCE, parse_reply
+from interpreters.reply import parse_reply
 from loops import lean
+from loops.answer_checks import Asked, all_fit
+from loops.answers import Answers
 from loops.archive import Opened, RunRecord, read_blob
+from loops.cell_events import CellEvents, CellLines, Plan
 from loops.config import RunConfig, build
 from loops.index import LineIndex, LineReader, Place
-from loops.lean import Answer, Stepped
-from loops.run_events import Parts, RunEvents
+from loops.run_events import OpenedCases
 
-STAGES = {"initial": "predict", "reviewed": "review", "revised": "revise"}
-"""The scored stages and the step that gives each."""
+CELLS_AT_ONCE = 256
+"""Cells whose answers are checked at a time."""
 
 
-class Cell(NamedTuple):
+class Cell(msgspec.Struct, frozen=True, gc=False):
     """One case in one repeat, as archived: what was answered at each stage, what was measured, how it ended.
 
-    `queried` are the readouts that were measured. What repeats of a case have in common is the same object in all of
-    them, and so are `queried` and `adapted` where the same was measured.
+    `answers`: the entry of a stage's first answer among those of the run; one follows for each readout. `steps` are
+    numbers of steps of the run, in the order of turns. `queried` are the readouts that were measured. What repeats of a
+    case have in common is the same object in all of them; so are `queried` and `adapted` where the same was measured.
     """
 
     case: Case
     repeat: int
     truth: tuple[Truth, ...]
-    answers: Mapping[str, tuple[Answer, ...]]
+    answers: Mapping[str, int]
     measured: tuple[str, ...]
     queried: frozenset[str]
     outcome: str
@@ -48,7 +51,7 @@ class Cell(NamedTuple):
     adapted: tuple[Prediction, ...]
     simulated: tuple[Prediction, ...]
     baselines: Mapping[str, tuple[Prediction, ...]]
-    steps: tuple[Stepped, ...]
+    steps: tuple[int, ...]
     refused: int
 
 
@@ -72,10 +75,16 @@ class Cells:
         self.folder = folder
         self.run = run
         self.config = config
-        self.events = RunEvents(folder, run)
+        self.index = CellEvents(folder / "events.jsonl", run.cases, config.repeats, review=config.review)
+        self.events = OpenedCases(self.index)
         self.adapter: Adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
         self._calls = LineIndex(folder / "calls.jsonl", None) if reparse else None
         self._damaged_calls: list[int] = [] if self._calls is None else list(self._calls.damaged)
+
+    @property
+    def answers(self) -> Answers:
+        """The answers of the run."""
+        return self.index.answers
 
     @property
     def damaged(self) -> list[int]:
@@ -88,36 +97,57 @@ class Cells:
         return sorted(self._damaged_calls)
 
     def __iter__(self) -> Iterator[Cell]:
-        with self.events.index.open() as reader, contextlib.ExitStack() as more:
+        with self.index.open() as reader, contextlib.ExitStack() as more:
             calls = None if self._calls is None else more.enter_context(self._calls.open())
-            for case in self.run.cases:
-                opened = self.events.opened(reader, case)
-                shared: _Shared | None = None
-                for repeat in range(self.config.repeats):
-                    parts = self.events.parts(reader, Place(case, repeat))
-                    if calls is not None:
-                        self._reparse(calls, Place(case, repeat), parts)
-                    if opened is not None and parts.whole(self.config.review):
-                        try:
-                            if shared is None:
-                                shared = _Shared(opened, _inputs(self.folder, opened, self.config), self.adapter)
-                            cell = _cell(shared, repeat, parts)
-                        except (ContractError, ArchiveError) as error:
-                            raise ArchiveError(f"{self.events.index.path}, case {case!r}: {error}") from error
-                        yield cell
-            for place in self.events.index.places():
-                if place.repeat is not None and place.repeat >= self.config.repeats:
-                    self.events.parts(reader, place)  # scored nowhere, but its damage is told
+            made: list[tuple[_Shared, Cell]] = []
+            for number, case in enumerate(self.run.cases):
+                opened, shared = self.events.opened(reader, case), None
+                for lines in self.index.cells(number) if calls is None else self._reparsed(calls, number):
+                    plan = self.index.plan(lines.marks)
+                    if opened is None or not plan.whole:
+                        continue
+                    try:
+                        if shared is None:
+                            inputs = _inputs(self.folder, opened, self.config)
+                            shared = _Shared(opened, inputs, self.adapter, self.index)
+                        made.append((shared, shared.cell(plan, lines)))
+                    except (ContractError, ArchiveError) as error:
+                        raise self._at(case, error) from error
+                    if len(made) == CELLS_AT_ONCE:
+                        yield from self._checked(made)
+                        made = []
+            yield from self._checked(made)
 
-    def _reparse(self, calls: LineReader, place: Place, parts: Parts) -> None:
-        for number, line in calls.lines(place):
-            call = call_of(line, calls.index.path, number, self._damaged_calls)
-            stepped = None if call is None else parts.steps.get((call.step, call.turn))
-            if call is None or stepped is None or call.step == "select" or call.attempt != len(stepped.attempts):
-                continue
-            parsed = parse_reply(archived_request(call), call.reply)
-            answers = tuple(lean.answer(a) for a in parsed.answers)
-            parts.steps[call.step, call.turn] = msgspec.structs.replace(stepped, answers=answers, status=parsed.status)
+    def _checked(self, made: Sequence[tuple[_Shared, Cell]]) -> Iterator[Cell]:
+        """Cells, after the answers of all their steps were checked."""
+        asked = [(shared.asked, cell.steps) for shared, cell in made]
+        if not all_fit(asked, self.index.steps):
+            for own, steps in asked:
+                try:
+                    own.check(steps, self.index.steps)
+                except ArchiveError as error:
+                    raise self._at(own.case, error) from error
+        return iter([cell for _, cell in made])
+
+    def _at(self, case: str, error: Exception) -> ArchiveError:
+        return ArchiveError(f"{self.index.path}, case {case!r}: {error}")
+
+    def _reparsed(self, calls: LineReader, number: int) -> Iterator[CellLines]:
+        """The lines of a case, steps replaced by what reading their last attempts again gives."""
+        found = {lines.repeat: lines for lines in self.index.cells(number)}
+        for repeat in range(self.config.repeats):
+            lines = found.get(repeat, CellLines(repeat, (), []))
+            steps = self.index.plan(lines.marks).steps
+            for line_number, line in calls.lines(Place(self.run.cases[number], repeat)):
+                call = call_of(line, calls.index.path, line_number, self._damaged_calls)
+                at = None if call is None or call.step == "select" else steps.get((call.step, call.turn))
+                if call is None or at is None or call.attempt != self.index.steps.attempts(lines.refs[at]):
+                    continue
+                parsed = parse_reply(archived_request(call), call.reply)
+                answers = [lean.answer(a) for a in parsed.answers]
+                lines.refs[at] = self.index.steps.reread(lines.refs[at], parsed.status, answers)
+            if lines.marks:
+                yield lines
 
 
 class _Shared:
@@ -126,42 +156,62 @@ class _Shared:
     Raises ContractError where the truth does not answer the readouts.
     """
 
-    def __init__(self, opened: Opened, inputs: AdapterInputs | None, adapter: Adapter):
+    def __init__(self, opened: Opened, inputs: AdapterInputs | None, adapter: Adapter, index: CellEvents):
         check_truth(opened.case, opened.truth)
         self.opened = opened
         self.inputs = inputs
+        self.simulated = () if inputs is None else inputs.predictions
+        self.asked = Asked(opened.case, index.answers)
         self._adapter = adapter
-        self._readouts = [r.id for r in opened.case.readouts]
-        self._options = [frozenset((*r.labels, None)) for r in opened.case.readouts]
+        self._index = index
         self._sealed = {o.measurement: o for o in opened.sealed}
-        self._measured: dict[str, lean.Observation] = {}
+        self._observed: set[int] = set()
         self._ways: dict[tuple[str, ...], _Way] = {}
 
-    def check_observation(self, observation: lean.Observation) -> None:
-        """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""
-        name = observation.measurement
-        if name not in self._measured and name in self._sealed:
-            self._measured[name] = lean.observation(self._sealed[name])
-        if self._measured.get(name) != observation:
-            raise ArchiveError(f"the observation {name!r} differs from the sealed one")
+    def cell(self, plan: Plan, lines: CellLines) -> Cell:
+        """A whole cell. Raises ArchiveError where it observed something else than what was sealed."""
+        refs, opened = lines.refs, self.opened
+        for at in plan.observed:
+            if refs[at] not in self._observed:
+                self._check_observation(refs[at])
+        way = self.way(plan.measured)
+        return Cell(
+            case=opened.case,
+            repeat=lines.repeat,
+            truth=opened.truth,
+            answers=self._answers(plan, refs),
+            measured=way.measured,
+            queried=way.queried,
+            outcome=plan.outcome,
+            sealed=opened.sealed,
+            inputs=self.inputs,
+            adapted=way.adapted,
+            simulated=self.simulated,
+            baselines=opened.baselines,
+            steps=tuple([refs[at] for at in plan.steps.values()]),
+            refused=sum([refs[at] for at in plan.selected]),
+        )
 
-    def check_answers(self, step: Stepped) -> None:
-        """Raise ArchiveError unless answers are to the readouts asked, in order, with labels that were options."""
-        answers = step.answers
-        if not answers:
-            return
-        if [a.readout for a in answers] != self._readouts:
-            raise ArchiveError(f"step {step.step}: answers to {[a.readout for a in answers]}")
-        for a, options in zip(answers, self._options, strict=True):
-            if a.label not in options:
-                raise ArchiveError(f"step {step.step}: {a.label!r} is no option of {a.readout!r}")
-            stated, chances = a.confidence, a.probabilities
-            if stated is not None and not 0 <= stated <= 1:
-                raise ArchiveError(f"step {step.step}: the confidence of {a.readout!r} is not from 0 to 1")
-            if chances is not None and not _fit(chances, options):
-                raise ArchiveError(
-                    f"step {step.step}: the probabilities of {a.readout!r} are not one a label that sum to 1"
-                )
+    def _answers(self, plan: Plan, refs: Sequence[int]) -> dict[str, int]:
+        """Answers by stage. Where no revision was asked for, the initial answers stand as the final ones."""
+        steps, missing = self._index.steps, self._index.answers.missing
+        answers: dict[str, int] = {}
+        for stage, at in plan.stages.items():
+            step = refs[at]
+            answers[stage] = steps.first[step] if steps.size[step] else missing(self.asked.names, steps.status(step))
+        if "revised" not in answers:
+            answers["revised"] = (
+                answers["initial"] if "initial" in answers else missing(self.asked.names, "not reached")
+            )
+        return answers
+
+    def _check_observation(self, number: int) -> None:
+        """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""
+        observation = self._index.observations.things[number]
+        sealed = self._sealed.get(observation.measurement)
+        if sealed is None or lean.observation(sealed) != observation:
+            raise ArchiveError(f"the observation {observation.measurement!r} differs from the sealed one")
+        self._observed.add(number)
 
     def way(self, measured: tuple[str, ...]) -> _Way:
         """What measuring these, in this order, gives in every repeat."""
@@ -172,13 +222,6 @@ class _Shared:
                 adapted = self._adapter.calibrate(self.inputs, [self._sealed[m] for m in measured])
             self._ways[measured] = _Way(measured, frozenset(r for r in found if r is not None), adapted or ())
         return self._ways[measured]
-
-
-def _fit(chances: Sequence[float], options: Collection[str | None]) -> bool:
-    """Whether there is a probability for every label, and they sum to 1 as closely as in a reply. None is no label."""
-    n_labels = sum(option is not None for option in options)
-    rounding = SUM_TOLERANCE + 1e-9
-    return len(chances) == n_labels and all(0 <= p <= 1 for p in chances) and abs(sum(chances) - 1) <= rounding
 
 
 class _Way(NamedTuple):
@@ -200,51 +243,6 @@ def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | 
         return AdapterInputs.model_validate_json(read_blob(folder, opened.adapter_inputs))
     except ValidationError as error:
         raise ArchiveError(f"{folder}: blob {opened.adapter_inputs} holds no adapter inputs") from error
-
-
-def _cell(shared: _Shared, repeat: int, parts: Parts) -> Cell:
-    closed, opened = parts.closed, shared.opened
-    assert closed is not None  # noqa: S101 - only whole parts come here
-    for turn in range(len(closed.measured)):
-        shared.check_observation(parts.observed[turn].observation)
-    steps = tuple([parts.steps[step, turn] for turn, step in sorted([(turn, step) for step, turn in parts.steps])])
-    for step in steps:
-        shared.check_answers(step)
-    way = shared.way(closed.measured)
-    return Cell(
-        case=opened.case,
-        repeat=repeat,
-        truth=opened.truth,
-        answers=_stage_answers(opened.case, steps),
-        measured=way.measured,
-        queried=way.queried,
-        outcome=closed.outcome,
-        sealed=opened.sealed,
-        inputs=shared.inputs,
-        adapted=way.adapted,
-        simulated=() if shared.inputs is None else shared.inputs.predictions,
-        baselines=opened.baselines,
-        steps=steps,
-        refused=sum(len(s.refused) for s in parts.selected.values()),
-    )
-
-
-def _stage_answers(case: Case, steps: tuple[Stepped, ...]) -> dict[str, tuple[Answer, ...]]:
-    """Answers by stage. Where no revision was asked for, the initial answers stand as the final ones."""
-    last = {step.step: step for step in steps}
-    answers: dict[str, tuple[Answer, ...]] = {}
-    for stage, step in STAGES.items():
-        made = last.get(step)  # type: ignore[call-overload]
-        if made is not None:
-            answers[stage] = made.answers or missing_answers(case, made.status)
-    if "revised" not in answers:
-        answers["revised"] = answers.get("initial", missing_answers(case, "not reached"))
-    return answers
-
-
-def missing_answers(case: Case, reason: str) -> tuple[Answer, ...]:
-    """An answer with status "missing" for every readout."""
-    return tuple(Answer(readout=r.id, status="missing", reason=reason) for r in case.readouts)
 
 
 def archived_request(call: CallRecord) -> Request:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evidence.contracts import Adapter, Case, Joint, Measurement, Prediction
+from evidence.contracts import Adapter, Case, Joint, Measurement, Prediction, Readout, Truth
 from evidence.errors import ConfigError
 from evidence.registry import ADAPTERS
 from loops.cells import Cell
@@ -70,10 +70,10 @@ class Choices:
             self._case, self._rows = cell.case, {}
             self._tried = _try(cell, self._adapter, self._name, self._cost)
         chosen = cell.measured[0] if cell.measured else None
-        if chosen not in self._rows:
+        found = self._rows.get(chosen)
+        if found is None:
             row = _row(cell.case, chosen, self._tried)
-            self._rows[chosen] = Chosen(row, template(row) + "\n", array("d", _numbers(row)))
-        found = self._rows[chosen]
+            found = self._rows[chosen] = Chosen(row, template(row) + "\n", array("d", _numbers(row)))
         self._numbers.extend(found.numbers)
         return found
 
@@ -90,29 +90,26 @@ class Chosen(NamedTuple):
     numbers: array[float]
 
 
+_RESULTS = ("right", "mae")
 _GAINS = ("expected_gain", "gain")
 _COLUMNS = (
     ("n_readouts",),
-    ("before", "right"),
-    ("before", "mae"),
-    *((way, key) for way in (*CHOOSERS, "random") for key in ("right", "mae")),
+    *(("before", key) for key in _RESULTS),
+    *((way, key) for way in (*CHOOSERS, "random") for key in _RESULTS),
     *((way, key) for way in CHOOSERS for key in _GAINS),
-    ("regret", "right"),
-    ("regret", "mae"),
+    *(("regret", key) for key in _RESULTS),
 )
 """The numbers of a row that the summary needs."""
 
 
 def _numbers(row: Mapping[str, Any]) -> list[float]:
-    """The numbers of a row, NaN (in memory only) where there is none."""
-
-    def number(place: tuple[str, ...]) -> float:
-        value: Any = row
-        for key in place:
-            value = None if value is None else value[key]
-        return math.nan if value is None else float(value)
-
-    return [number(place) for place in _COLUMNS]
+    """The numbers of a row in the order of _COLUMNS, NaN (in memory only) where there is none."""
+    plain = [row["n_readouts"], *map(row["before"].get, _RESULTS)]
+    for keys, ways in ((_RESULTS, (*CHOOSERS, "random")), (_GAINS, CHOOSERS)):
+        for way in ways:
+            plain += (None, None) if row[way] is None else map(row[way].get, keys)
+    plain += map(row["regret"].get, _RESULTS)
+    return [math.nan if value is None else value for value in plain]
 
 
 def _summarise(table: Array) -> dict[str, Any]:
@@ -164,7 +161,8 @@ def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
     menu = [entries[m] for m in ids]
     sealed = {o.measurement: o for o in cell.sealed}
     assert cell.inputs is not None  # noqa: S101 - only cells with a simulator come here
-    after = {m: _outcome(cell, adapter.calibrate(cell.inputs, [sealed[m]])) for m in ids}
+    nothing = list(map(_mark, cell.case.readouts, cell.truth, adapter.calibrate(cell.inputs, [])))
+    after = {m: _outcome(_marked(cell, adapter.calibrate(cell.inputs, [sealed[m]]), nothing)) for m in ids}
     found = _joint(cell, adapter, name)
     noise = expected_noise(cell.inputs)
     expected = {} if found is None else {m.id: worth(found[0], cell.case.readouts, m.readout, noise) for m in menu}
@@ -173,8 +171,7 @@ def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
         "eig": _best(menu, expected, lambda w: w.information),
         "eag": _best(menu, expected, lambda w: w.accuracy),
     }
-    before = _outcome(cell, adapter.calibrate(cell.inputs, []))
-    return Tried(before, after, expected, None if found is None else found[1], picks)
+    return Tried(_outcome(nothing), after, expected, None if found is None else found[1], picks)
 
 
 def _joint(cell: Cell, adapter: Adapter, name: str) -> tuple[Joint, str] | None:
@@ -199,11 +196,23 @@ def _best(menu: Sequence[Measurement], expected: Mapping[str, Worth], of: Callab
     return best_for_cost(menu, {k: of(w) for k, w in expected.items()}) if expected else None
 
 
-def _outcome(cell: Cell, predictions: Sequence[Prediction]) -> Outcome:
-    asked = list(zip(cell.case.readouts, cell.truth, predictions, strict=True))
-    right = sum([readout.decide(p) == truth.label for readout, truth, p in asked])
-    errors = [abs(p.mean - truth.value) for _, truth, p in asked if truth.value is not None]
-    return Outcome(right, math.fsum(errors) / len(errors) if errors else None)
+_Mark = tuple[Prediction, bool, float | None]
+"""A prediction, whether its class is right, and its absolute error where the readout has a value."""
+
+
+def _mark(readout: Readout, truth: Truth, p: Prediction) -> _Mark:
+    return p, readout.decide(p) == truth.label, None if truth.value is None else abs(p.mean - truth.value)
+
+
+def _marked(cell: Cell, predictions: Sequence[Prediction], known: Sequence[_Mark]) -> list[_Mark]:
+    """The marks of predictions; one that is the same object as in `known` has the same mark."""
+    asked = zip(known, cell.case.readouts, cell.truth, predictions, strict=True)
+    return [mark if mark[0] is p else _mark(readout, truth, p) for mark, readout, truth, p in asked]
+
+
+def _outcome(marks: Sequence[_Mark]) -> Outcome:
+    errors = [error for _, _, error in marks if error is not None]
+    return Outcome(sum([right for _, right, _ in marks]), math.fsum(errors) / len(errors) if errors else None)
 
 
 def _row(case: Case, chosen: str | None, tried: Tried) -> dict[str, Any]:

@@ -1,27 +1,24 @@
 """The answers and predictions of a run in columns, one entry a readout of a cell: all that scores are made of.
 
-Cells are added one by one, those of a case one after the other. Of a cell only its answers and the number of its block
-(loops.blocks) are kept.
+Cells are added one by one, those of a case one after the other. Of a cell only where its answers are (loops.answers)
+and the number of its block (loops.blocks) are kept.
 """
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Predicted, spans
-from loops.cells import STAGES, Cell
-from loops.lean import Answer
+from loops.answers import Answers, spans
+from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Predicted
+from loops.cells import Cell
+from loops.run_events import STAGES
 from scoring.metrics import Array, Marks
-
-AT_ONCE = 512
-"""Answers of a stage that are coded at a time."""
 
 
 class Row(NamedTuple):
@@ -37,37 +34,11 @@ class Row(NamedTuple):
     probabilities: Sequence[tuple[tuple[float, ...], int, int]] = ()
 
 
-class _Stage:
-    """The answers of one stage, and the numbers of the cells that have it. `probabilities` go with the nth answer."""
+class _Stage(NamedTuple):
+    """The numbers of the cells that have a stage, and the entry of the first answer of each."""
 
-    def __init__(self, codes: Mapping[str, int]) -> None:
-        self.cells = array("i")
-        self.label, self.value, self.confidence = array("h"), array("d"), array("d")
-        self.probabilities: list[tuple[int, tuple[float, ...]]] = []
-        self._codes = codes
-        self._new: list[Answer] = []
-
-    def add(self, cell: int, answers: Sequence[Answer]) -> None:
-        """Append the answers of a cell, in the order of its readouts."""
-        self.cells.append(cell)
-        self._new += answers
-        if len(self._new) > AT_ONCE:
-            self.take_up()
-
-    def take_up(self) -> None:
-        """Code the answers that were added since last time."""
-        new, codes, nan, before = self._new, self._codes, math.nan, len(self.label)
-        self.label.extend([MISSING if a.label is None else codes[a.label] for a in new])
-        self.value.extend([nan if a.value is None else a.value for a in new])
-        self.confidence.extend([nan if a.confidence is None or a.label is None else a.confidence for a in new])
-        stated = [a.probabilities for a in new]
-        if stated.count(None) < len(stated):
-            self.probabilities += [
-                (before + n, p)
-                for n, (a, p) in enumerate(zip(new, stated, strict=True))
-                if p is not None and a.label is not None
-            ]
-        self._new = []
+    cells: array[int]
+    first: array[int]
 
 
 class Columns:
@@ -77,8 +48,9 @@ class Columns:
     case -> cells; `balance`: label -> cases and readouts it is true of. Numbers that are not there are NaN.
     """
 
-    def __init__(self, cases: Sequence[str]):
+    def __init__(self, cases: Sequence[str], answers: Answers):
         self.cases = tuple(cases)
+        self.answers = answers
         self.codes: dict[str, int] = {}
         self.done: Counter[str] = Counter()
         self.balance: Counter[str] = Counter()
@@ -106,13 +78,15 @@ class Columns:
             coded = self._coded = Coded(cell, self._order[cell.case.id], self.codes)
             self._numeric &= coded.numeric
             self.balance.update(t.label for t in cell.truth)
-        for name, answers in cell.answers.items():
-            stage = self._stages.get(name)
-            if stage is None:
-                stage = self._stages[name] = _Stage(self.codes)
-            stage.add(len(self._cells), answers)
-        self._cells.append(self._blocks.of(coded, cell))
-        self.done[cell.case.id] += 1
+        n, stages = len(self._cells), self._stages
+        for name, first in cell.answers.items():
+            if name not in stages:
+                stages[name] = _Stage(array("q"), array("q"))
+            cells, firsts = stages[name]
+            cells.append(n)
+            firsts.append(first)
+        block = coded.blocks.get(cell.measured)
+        self._cells.append(self._blocks.add(coded, cell) if block is None else block)
 
     def finish(self) -> None:
         """Make the columns of what was added: what a cell does not have is missing."""
@@ -120,13 +94,15 @@ class Columns:
         blocks.finish()
         size = np.asarray(blocks.size, dtype=np.intp)[cells]
         at = spans(np.asarray(blocks.start, dtype=np.intp)[cells], size)
+        counts = np.bincount(np.asarray(blocks.number, dtype=np.intp)[cells], minlength=len(self.cases))
+        self.done = Counter(dict(zip(self.cases, counts.tolist(), strict=True)))
         self.case, self.truth, self.place = (np.asarray(c)[at] for c in (blocks.case, blocks.truth, blocks.place))
         self.width, self.queried = np.asarray(blocks.width)[at], np.asarray(blocks.queried)[at].astype(bool)
         self.threshold, self.value = np.asarray(blocks.threshold)[at], np.asarray(blocks.value)[at]
         start, made = np.cumsum(size) - size, {}
         for name, stage in self._stages.items():
             mine = np.asarray(stage.cells)
-            made[name] = self._stage(name, stage, spans(start[mine], size[mine]))
+            made[name] = self._stage(name, spans(np.asarray(stage.first), size[mine]), spans(start[mine], size[mine]))
         made |= {name: _row(predicted, at, self.value) for name, predicted in blocks.rows.items()}
         baselines = {name: _row(blocks.baselines[name], at, self.value) for name in sorted(blocks.baselines)}
         self.rows = {
@@ -135,17 +111,23 @@ class Columns:
             **{name: made[name] for name in (CONSTANT,) if name in made and self._numeric},
         }
 
-    def _stage(self, name: str, stage: _Stage, at: NDArray[np.intp]) -> Row:
+    def _stage(self, name: str, entries: NDArray[np.intp], at: NDArray[np.intp]) -> Row:
         """The row of a stage, whose answers are to the readouts `at`."""
-        stage.take_up()
-        given = self.given[name] = np.zeros(len(self.truth), dtype=bool)
+        answers, n = self.answers, len(self.truth)
+        given = self.given[name] = np.zeros(n, dtype=bool)
         given[at] = True
-        label = np.full(len(self.truth), MISSING, dtype=np.int16)
-        error, confidence = np.full(len(self.truth), np.nan), np.full(len(self.truth), np.nan)
-        label[at] = stage.label
-        error[at] = np.abs(np.asarray(stage.value) - self.value[at])
-        confidence[at] = stage.confidence
-        probabilities = [(p, int(self.place[at[n]]), int(self.width[at[n]])) for n, p in stage.probabilities]
+        codes = [MISSING if label is None else self.codes.get(label, MISSING) for label, _, _ in answers.heads.things]
+        label = np.full(n, MISSING, dtype=np.int16)
+        error, confidence = np.full(n, np.nan), np.full(n, np.nan)
+        label[at] = np.array(codes, dtype=np.int16)[np.asarray(answers.head)[entries]]
+        error[at] = np.abs(np.asarray(answers.value)[entries] - self.value[at])
+        confidence[at] = np.asarray(answers.confidence)[entries]
+        confidence[label == MISSING] = np.nan
+        probabilities = []
+        if answers.probabilities:
+            for entry, to in zip(entries.tolist(), at.tolist(), strict=True):
+                if label[to] != MISSING and entry in answers.probabilities:
+                    probabilities.append((answers.probabilities[entry], int(self.place[to]), int(self.width[to])))
         return Row(label, error, (confidence,), probabilities)
 
     def marks(self, where: NDArray[np.bool_]) -> dict[str, Marks]:

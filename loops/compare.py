@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from evidence.values import derive_seed
 from loops.archive import read_run
 from loops.beside import model_of, read_summary, static_beside_loop
-from loops.cells import STAGES
 from loops.contenders import Contender, Pilot, read_pilots
+from loops.run_events import STAGES
 from scoring.clusters import ClusterMean, cluster_mean
 from scoring.metrics import Array, rounded
 from scoring.paired import holm, mcnemar_exact, paired_difference, sign_flip

@@ -14,7 +14,7 @@ from loops.archive import Opened, RunRecord, read_run
 from loops.cells import Cells, archived_config
 from loops.config import RunConfig
 from loops.rescore import Scored, Scoring, score_cells
-from loops.run_events import RunEvents
+from loops.run_events import OpenedCases
 
 MAY_VARY = ("simulator", "adapter", "policy", "modalities", "budget", "review", "repairs")
 """What decides what models are shown and asked. Runs that differ in it are compared only if that is asked for."""
@@ -38,7 +38,7 @@ class Contender(NamedTuple):
     run: RunRecord
     config: RunConfig
     finished: frozenset[str]
-    events: RunEvents
+    events: OpenedCases
     scored: Scored
 
 

@@ -1,13 +1,15 @@
 """Scores from the archive alone: no model, no network, no data files, no randomness but the run's own seed.
 
-Rescoring is the only writer of `scores/`. The same archive gives the same bytes. Cells are read, scored and written one
-by one: of each, only its entries in columns stay in memory.
+Rescoring is the only writer of `scores/`. The same archive gives the same bytes. Cells are read, scored and written
+some at a time: of each, only its entries in columns stay in memory.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections import Counter, defaultdict
+from array import array
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,15 +27,13 @@ from loops.collection import rare_collection
 from loops.columns import Columns
 from loops.config import RunConfig
 from loops.gain import gain_block
-from loops.index import Place
-from loops.lean import Stepped
 from loops.lines import ReadoutLines
 from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
 
-STEPS_AT_ONCE = 128
-"""Steps that are counted at a time."""
+AT_ONCE = 256
+"""Cells whose lines are written at a time."""
 
 
 class Scored(NamedTuple):
@@ -48,19 +48,18 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     run = read_run(folder)
     config = archived_config(run, folder)
     cells = Cells(folder, run, config, reparse=reparse)
-    scoring, lines = Scoring(run, config, cells), ReadoutLines()
-    scores = folder / "scores"
+    scoring, lines = Scoring(run, config, cells), ReadoutLines(cells.answers)
+    scores, found = folder / "scores", iter(cells)
     forget_unfinished(scores)
     with (
         rare_collection(),
         stream_atomic(scores / "readouts.jsonl", error=ArchiveError) as readouts,
         stream_atomic(scores / "cases.jsonl", error=ArchiveError) as cases,
     ):
-        for cell in cells:
-            chosen = scoring.add(cell)
-            readouts.write(lines.of(cell))
-            if chosen is not None:
-                cases.write(chosen.line % cell.repeat)
+        for some in iter(lambda: list(itertools.islice(found, AT_ONCE)), []):
+            chosen = [(cell, scoring.add(cell)) for cell in some]
+            readouts.write("".join(lines.of(some)))
+            cases.write("".join([row.line % cell.repeat for cell, row in chosen if row is not None]))
     summary = scoring.finish().summary
     text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     write_atomic(scores / "summary.json", (text + "\n").encode(), error=ArchiveError)
@@ -90,32 +89,30 @@ class Scoring:
         self.run = run
         self.config = config
         self.cells = cells
-        self.columns = Columns(run.cases)
+        self.columns = Columns(run.cases, cells.answers)
         self._choices = Choices(cells.adapter, config.adapter.name, config.budget.cost)
         self._outcomes: Counter[str] = Counter()
         self._totals: dict[str, Totals] = {}
-        self._steps: list[Stepped] = []
+        self._steps = array("q")
         self._refused = 0
-        self._done: set[Place] = set()
+        self._done: set[tuple[str, int | None]] = set()
 
     def add(self, cell: Cell) -> Chosen | None:
         """Add a cell. How its first measurement was chosen, where there is a simulator."""
         self.columns.add(cell)
-        self._done.add(Place(cell.case.id, cell.repeat))
+        self._done.add((cell.case.id, cell.repeat))
         self._outcomes[cell.outcome] += 1
         self._refused += cell.refused
-        self._steps += cell.steps
-        if len(self._steps) > STEPS_AT_ONCE:
-            self._count_steps()
+        self._steps.extend(cell.steps)
         return self._choices.add(cell)
 
     def _count_steps(self) -> None:
-        by_step: defaultdict[str, list[Stepped]] = defaultdict(list)
-        for stepped in self._steps:
-            by_step[stepped.step].append(stepped)
-        for step, made in by_step.items():
-            self._totals.setdefault(step, Totals()).add(made)
-        self._steps = []
+        """Count the steps of all cells added, by the step's name."""
+        steps, numbers = self.cells.index.steps, np.asarray(self._steps, dtype=np.intp)
+        name = np.asarray(steps.name)[numbers]
+        for number, step in enumerate(steps.names.things):
+            self._totals[step] = Totals()
+            self._totals[step].add_columns(steps, numbers[name == number])
 
     def finish(self) -> Scored:
         """The scores, when all cells were added."""

@@ -11,6 +11,9 @@ from loops.config import RunConfig
 from loops.index import LineIndex, LineReader, Place
 from loops.lean import Closed, Event, Observed, Selected, Stepped, read_event, read_events
 
+STAGES = {"initial": "predict", "reviewed": "review", "revised": "revise"}
+"""The scored stages and the step that gives each."""
+
 
 @dataclass
 class Parts:
@@ -36,10 +39,10 @@ class Parts:
         """Whether the case is closed and no line of it was lost: a closed case that is not whole is run again."""
         if self.closed is None or ("predict", 0) not in self.steps:
             return False
-        if self.closed.outcome == "predict failed":
-            return True
         turns = range(len(self.closed.measured))
         made = tuple(self.observed[t].observation.measurement for t in turns if t in self.observed)
+        if self.closed.outcome == "predict failed":
+            return made == self.closed.measured
         chosen = tuple(self.selected[t].measurement for t in turns if t in self.selected)
         revised = all(("revise", t) in self.steps for t in turns)
         ended = self.closed.outcome in ("complete", "revise failed") or len(turns) in self.selected
@@ -47,15 +50,12 @@ class Parts:
         return revised and ended and reviewed and made == chosen == self.closed.measured
 
 
-class RunEvents:
-    """The events of a run, read place by place. `damaged` has the numbers of the damaged lines that were come upon.
+class OpenedCases:
+    """The cases of a run as they were opened. `damaged` has the numbers of the damaged lines that were come upon."""
 
-    Raises ArchiveError for lines of a case the run does not have, and, as they are read, for lines that are no events.
-    """
-
-    def __init__(self, folder: Path, run: RunRecord):
-        self.index = LineIndex(folder / "events.jsonl", run.cases)
-        self._found: set[int] = set(self.index.damaged)
+    def __init__(self, index: LineIndex):
+        self.index = index
+        self._found: set[int] = set(index.damaged)
 
     @property
     def damaged(self) -> list[int]:
@@ -69,10 +69,20 @@ class RunEvents:
         for number, line in reader.lines(place):
             event = event_of(line, self.index.path, number, damaged)
             if isinstance(event, Opened):
-                self._check(number, place, event.case.id, None)
+                check_names(self.index.path, number, place, event.case.id, None)
                 found = event
         self._found.update(damaged)
         return found
+
+
+class RunEvents(OpenedCases):
+    """The events of a run, read place by place.
+
+    Raises ArchiveError for lines of a case the run does not have, and, as they are read, for lines that are no events.
+    """
+
+    def __init__(self, folder: Path, run: RunRecord):
+        super().__init__(LineIndex(folder / "events.jsonl", run.cases))
 
     def parts(self, reader: LineReader, place: Place) -> Parts:
         """What the run wrote of one case and repeat."""
@@ -90,14 +100,16 @@ class RunEvents:
         for number, line in reader.lines(place):
             event = read_event(line, self.index.path, number, damaged)
             if event is not None:
-                self._check(number, place, event.case, event.repeat)
+                check_names(self.index.path, number, place, event.case, event.repeat)
                 events.append(event)
         self._found.update(damaged)
         return events
 
-    def _check(self, number: int, place: Place, *named: str | int | None) -> None:
-        if named != place:
-            raise ArchiveError(f"{self.index.path} line {number} names two cases: {place} and {named}")
+
+def check_names(path: Path, number: int, place: Place, *named: str | int | None) -> None:
+    """Raise ArchiveError where an event is not of the place that its line was found at."""
+    if named != place:
+        raise ArchiveError(f"{path} line {number} names two cases: {place} and {named}")
 
 
 def open_cells(folder: Path, run: RunRecord, config: RunConfig) -> list[tuple[str, int]]:

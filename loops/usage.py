@@ -8,12 +8,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evidence.contracts import Usage
 from evidence.journal import call_of
-from loops import lean
 from loops.archive import Stepped
+from loops.cell_events import UNKNOWN, Steps
 from loops.config import Prices
-from loops.index import LineIndex, Place
+from loops.index import LineIndex
 from loops.limits import cost_of
 
 CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("select", "revise")}
@@ -30,13 +32,26 @@ class Totals:
         self._completion: int | None = None
         self._priced_prompt = self._priced_completion = 0
 
-    def add(self, steps: Sequence[Stepped | lean.Stepped]) -> None:
+    def add(self, steps: Sequence[Stepped]) -> None:
         """Add calls."""
         self._ended.update([(step.status, step.attempts) for step in steps])
         self._unmetered += sum([step.unmetered for step in steps])
         self.take([step.usage for step in steps])
 
-    def take(self, usages: Sequence[Usage | lean.Usage]) -> None:
+    def add_columns(self, steps: Steps, numbers: Sequence[int]) -> None:
+        """Add calls by their numbers among the steps of a run."""
+        ends, counts = np.unique(np.asarray(steps.end)[numbers], return_counts=True)
+        for end, n in zip(ends.tolist(), counts.tolist(), strict=True):
+            self._ended[steps.ends.things[end]] += n
+        self._unmetered += sum([steps.unmetered[n] for n in numbers])
+        prompt, completion = (np.asarray(c)[numbers] for c in (steps.prompt, steps.completion))
+        self._prompt = _sum(self._prompt, *prompt[prompt != UNKNOWN].tolist())
+        self._completion = _sum(self._completion, *completion[completion != UNKNOWN].tolist())
+        priced = (prompt != UNKNOWN) & (completion != UNKNOWN)
+        self._priced_prompt += sum(prompt[priced].tolist())
+        self._priced_completion += sum(completion[priced].tolist())
+
+    def take(self, usages: Sequence[Usage]) -> None:
         """Add tokens alone."""
         self._prompt = _sum(self._prompt, *[used.prompt_tokens for used in usages])
         self._completion = _sum(self._completion, *[used.completion_tokens for used in usages])
@@ -92,7 +107,7 @@ def _sum(*numbers: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def open_usage(calls: Path, done: Container[Place], prices: Prices | None) -> dict[str, Any]:
+def open_usage(calls: Path, done: Container[tuple[str, int | None]], prices: Prices | None) -> dict[str, Any]:
     """What the attempts of cells that are not done used, from calls.jsonl. A damaged line is in no sum."""
     totals, n = Totals(), 0
     index = LineIndex(calls, None)

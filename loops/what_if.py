@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,21 +56,24 @@ def what_if(folder: Path, *, adapter: Component | None = None, threshold: float 
     return summary
 
 
-def _changed(cells: Iterable[Cell], adapter: bool, threshold: float | None, lost: Counter[str]) -> Iterator[Cell]:
+def _changed(cells: Cells, adapter: bool, threshold: float | None, lost: Counter[str]) -> Iterator[Cell]:
     """The cells under another adapter or threshold; answers that are not replayable are counted in `lost` by stage."""
     other: _Relabelled | None = None
     for cell in cells:
         if adapter:
-            lost["revised"] += len(cell.answers.get("revised", ()))
-            cell = cell._replace(answers={stage: given for stage, given in cell.answers.items() if stage != "revised"})
+            lost["revised"] += len(cell.case.readouts) * ("revised" in cell.answers)
+            cell = msgspec.structs.replace(
+                cell, answers={stage: given for stage, given in cell.answers.items() if stage != "revised"}
+            )
         if threshold is not None:
             if other is None or other.before is not cell.case:
                 other = _relabel(cell, threshold)
-            answers: Mapping[str, tuple[Answer, ...]] = {
-                stage: tuple(_answer(other.case, a) for a in given) for stage, given in cell.answers.items()
-            }
-            lost.update(s for s, given in answers.items() for a in given if a.reason == NOT_REPLAYABLE)
-            cell = cell._replace(case=other.case, truth=other.truth, answers=answers)
+            answers = {}
+            for stage, first in cell.answers.items():
+                given = [_answer(other.case, a) for a in cells.answers.of(first, len(cell.case.readouts))]
+                lost[stage] += sum(a.reason == NOT_REPLAYABLE for a in given)
+                answers[stage] = cells.answers.add(given)
+            cell = msgspec.structs.replace(cell, case=other.case, truth=other.truth, answers=answers)
         yield cell
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -106,7 +107,7 @@ def score(marks: Marks, classes: int, draws: Draws) -> Later:
     shown = counts.sum(axis=-1) + square.sum(axis=-2)
     rights, showns = ([draws.add(columns[:, c]) for c in range(classes)] for columns in (right, shown))
     n_right, n, n_values, total = int(right.sum()), len(marks.truth), int(valued.sum()), counts.sum(axis=0)
-    n_cases = len(np.unique(marks.cluster))
+    n_cases = int(np.count_nonzero(counts.any(axis=(1, 2))))
     of_all = _proportion(n_right, rights, counts.sum(axis=(1, 2)), draws)
     of_answered = _proportion(n_right, rights, square.sum(axis=(1, 2)), draws)
     n_answered = int(total[:, :-1].sum())
@@ -156,5 +157,21 @@ def _estimate(point: Array, draws: Array) -> dict[str, float | None]:
         return {"value": None, "low": None, "high": None}
     if not len(usable) or float(np.ptp(usable)) < 1e-12:
         return {"value": rounded(float(point)), "low": None, "high": None}
-    low, high = np.percentile(usable, [2.5, 97.5])
+    low, high = percentiles(usable, (0.025, 0.975))
     return {"value": rounded(float(point)), "low": rounded(float(low)), "high": rounded(float(high))}
+
+
+def percentiles(values: Array, shares: Sequence[float]) -> list[float]:
+    """np.percentile of finite values (n,), with linear interpolation, at a tenth of its time.
+
+    A share falls between two of the sorted values; the steps from these to the result are numpy's, to the last digit.
+    """
+    places = [(len(values) - 1) * share for share in shares]
+    below = [min(math.floor(place), max(len(values) - 2, 0)) for place in places]
+    around = [(n, min(n + 1, len(values) - 1)) for n in below]
+    ordered = np.partition(values, sorted({n for pair in around for n in pair}))
+    found = []
+    for place, (n, after) in zip(places, around, strict=True):
+        low, high, part = float(ordered[n]), float(ordered[after]), place - n
+        found.append(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    return found

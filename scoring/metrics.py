@@ -49,10 +49,10 @@ class Marks(NamedTuple):
 
 def confusion(marks: Marks, clusters: int, classes: int) -> NDArray[np.int64]:
     """Counts (clusters, classes, classes + 1) of true class by answered class; the last column is "missing"."""
-    counts = np.zeros((clusters, classes, classes + 1), dtype=np.int64)
     answered = np.where(marks.label < 0, classes, marks.label)
-    np.add.at(counts, (marks.cluster, marks.truth, answered), 1)
-    return counts
+    place = (marks.cluster * classes + marks.truth) * (classes + 1) + answered
+    size = clusters * classes * (classes + 1)
+    return np.bincount(place, minlength=size).reshape(clusters, classes, classes + 1)
 
 
 def macro_f1(counts: NDArray[Any]) -> Array:

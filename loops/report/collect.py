@@ -11,12 +11,13 @@ import numpy as np
 from evidence.errors import ArchiveError
 from loops.archive import RunRecord, read_run
 from loops.blocks import MISSING
-from loops.cells import STAGES, Cells, archived_config
+from loops.cells import Cells, archived_config
 from loops.columns import Columns
 from loops.config import RunConfig
 from loops.report.panels import Choices, count_choices
 from loops.report.published import PUBLISHED, Published
 from loops.rescore import Scoring
+from loops.run_events import STAGES
 from loops.table import interpreter_name
 
 

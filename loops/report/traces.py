@@ -20,10 +20,9 @@ from evidence.journal import CallRecord, call_of
 from evidence.values import Value, canonical_json
 from loops import lean
 from loops.archive import Opened, RunRecord
-from loops.cells import STAGES
 from loops.config import RunConfig
 from loops.index import LineIndex, LineReader, Place
-from loops.run_events import Parts, RunEvents
+from loops.run_events import STAGES, Parts, RunEvents
 
 OPEN = "not finished"
 STEP_ORDER = ("predict", "review", "select", "observe", "calibrate", "revise")

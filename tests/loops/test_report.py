@@ -13,15 +13,16 @@ from typer.testing import CliRunner
 
 from evidence.errors import ArchiveError
 from loops import cli
+from loops.answers import Answers
 from loops.archive import read_run
 from loops.blocks import MISSING
-from loops.cells import STAGES
 from loops.columns import Columns, Row
 from loops.report import charts, panels, write_report
 from loops.report.collect import Tally, collect, tally
 from loops.report.files import script
 from loops.report.published import PUBLISHED
 from loops.rescore import compute_scores
+from loops.run_events import STAGES
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +253,7 @@ def test_an_open_case_is_shown_as_not_finished(hostile_runs, tmp_path: Path) -> 
 
 def _columns(rows: list[tuple[str, str, str | None, str | None, str | None]]) -> Columns:
     """Columns of readouts: case, truth, and the labels of the three stages."""
-    columns, code = Columns(("a", "b")), {"down": 0, "up": 1, None: MISSING}
+    columns, code = Columns(("a", "b"), Answers()), {"down": 0, "up": 1, None: MISSING}
     columns.case = np.array([("a", "b").index(case) for case, *_ in rows])
     columns.truth = np.array([code[truth] for _, truth, *_ in rows])
     for n, stage in enumerate(STAGES):

@@ -1,0 +1,85 @@
+"""Are archived answers such as a reply can give: to the readouts asked, with labels that were options, real chances."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from evidence.contracts import Case
+from evidence.errors import ArchiveError
+from interpreters.reply import SUM_TOLERANCE
+from loops.answers import Answers, spans
+from loops.cell_events import Steps
+
+
+class Asked:
+    """What a case asks for: the ids of its readouts, and the labels that are options, None among them.
+
+    `codes` are the numbers of the ids, `kinds` those of the options, among those of the run.
+    """
+
+    def __init__(self, case: Case, answers: Answers):
+        self.case = case.id
+        self.names = tuple([r.id for r in case.readouts])
+        self.codes = [answers.readouts[name] for name in self.names]
+        self.kinds = [answers.options[r.labels] for r in case.readouts]
+        self._answers = answers
+
+    def check(self, steps: Sequence[int], of: Steps) -> None:
+        """Raise ArchiveError unless answers are to the readouts asked, in order, with labels that were options."""
+        options = self._answers.options.things
+        for step in steps:
+            answers, name = self._answers.of(of.first[step], of.size[step]), of.step(step)
+            if answers and tuple(a.readout for a in answers) != self.names:
+                raise ArchiveError(f"step {name}: answers to {[a.readout for a in answers]}")
+            for a, kind in zip(answers, self.kinds, strict=False):
+                if a.label is not None and a.label not in options[kind]:
+                    raise ArchiveError(f"step {name}: {a.label!r} is no option of {a.readout!r}")
+                if a.confidence is not None and not 0 <= a.confidence <= 1:
+                    raise ArchiveError(f"step {name}: the confidence of {a.readout!r} is not from 0 to 1")
+                if a.probabilities is not None and not _fit(a.probabilities, options[kind]):
+                    raise ArchiveError(
+                        f"step {name}: the probabilities of {a.readout!r} are not one a label that sum to 1"
+                    )
+
+
+def all_fit(asked: Sequence[tuple[Asked, Sequence[int]]], of: Steps) -> bool:
+    """Whether `Asked.check` takes all of these steps, settled for all at once."""
+    cases, which, steps = list[Asked](), list[int](), list[int]()
+    for case, own in asked:
+        if not cases or cases[-1] is not case:
+            cases.append(case)
+        which += [len(cases) - 1] * len(own)
+        steps += own
+    answers, width = of.answers, np.array([len(case.names) for case in cases], dtype=np.intp)
+    codes = np.array([code for case in cases for code in case.codes], dtype=np.intp)
+    kinds = np.array([kind for case in cases for kind in case.kinds], dtype=np.intp)
+    size = np.asarray(of.size)[steps]
+    given = np.flatnonzero(size)
+    case_of, first, size = np.array(which, dtype=np.intp)[given], np.asarray(of.first)[steps][given], size[given]
+    if (size != width[case_of]).any():
+        return False
+    entries, at = spans(first, size), spans((np.cumsum(width) - width)[case_of], size)
+    if (np.asarray(answers.readout)[entries] != codes[at]).any():
+        return False
+    heads, options, kind = answers.heads.things, answers.options.things, kinds[at]
+    for pair in set((kind * len(heads) + np.asarray(answers.head)[entries]).tolist()):
+        label, _, _ = heads[pair % len(heads)]
+        if label is not None and label not in options[pair // len(heads)]:
+            return False
+    stated = np.asarray(answers.confidence)[entries]
+    if ((stated < 0) | (stated > 1)).any():
+        return False
+    chances = answers.probabilities
+    return not chances or all(
+        _fit(chances[entry], options[k])
+        for entry, k in zip(entries.tolist(), kind.tolist(), strict=True)
+        if entry in chances
+    )
+
+
+def _fit(chances: Sequence[float], labels: Collection[str]) -> bool:
+    """Whether there is a probability for every label, and they sum to 1 as closely as in a reply."""
+    rounding = SUM_TOLERANCE + 1e-9
+    return len(chances) == len(labels) and all(0 <= p <= 1 for p in chances) and abs(sum(chances) - 1) <= rounding

@@ -1,0 +1,262 @@
+"""events.jsonl read once, from front to back: of the events of cells only columns stay, one entry a line.
+
+Lines of a cell are its marks: what of each event decides which steps of the cell count and whether the cell is whole.
+Cells with the same marks are read alike, so that this is settled once for all of them (`Plan`).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from loops import lean
+from loops.answers import Answers, Numbers
+from loops.collection import rare_collection
+from loops.index import LineIndex, Place
+from loops.lean import Closed, Event, Observed, Selected, Stepped
+from loops.run_events import STAGES, Parts, check_names
+
+UNKNOWN = -1
+"""Stands for a number of tokens that no server stated, and for a cell that is scored nowhere."""
+
+
+class Steps:
+    """The steps of a run in columns: how each ended, its answers (first entry and how many), what it used."""
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        self.ends: Numbers[tuple[str, tuple[str, ...]]] = Numbers()
+        """Status and attempts."""
+        self.names: Numbers[str] = Numbers()
+        self.name, self.end, self.first, self.size = array("i"), array("i"), array("q"), array("i")
+        self.prompt, self.completion = array("q"), array("q")
+        self.unmetered: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.end)
+
+    def add(self, new: Sequence[Stepped]) -> None:
+        """Append steps and their answers."""
+        ends, names, sizes = self.ends, self.names, [len(s.answers) for s in new]
+        first = self.answers.add([a for s in new for a in s.answers])
+        self.first.extend(list(accumulate(sizes, initial=first))[:-1])
+        self.size.extend(sizes)
+        self.name.extend([names[s.step] for s in new])
+        self.end.extend([ends[s.status, s.attempts] for s in new])
+        used = [s.usage for s in new]
+        self.prompt.extend([UNKNOWN if u.prompt_tokens is None else u.prompt_tokens for u in used])
+        self.completion.extend([UNKNOWN if u.completion_tokens is None else u.completion_tokens for u in used])
+        self.unmetered += [s.unmetered for s in new]
+
+    def step(self, number: int) -> str:
+        """The name of a step."""
+        return self.names.things[self.name[number]]
+
+    def status(self, number: int) -> str:
+        """How a step ended."""
+        return self.ends.things[self.end[number]][0]
+
+    def attempts(self, number: int) -> int:
+        """How many attempts a step took."""
+        return len(self.ends.things[self.end[number]][1])
+
+    def reread(self, number: int, status: str, answers: Sequence[lean.Answer]) -> int:
+        """Append a step that is like another but for its answers and how it ended. Its number."""
+        _, attempts = self.ends.things[self.end[number]]
+        self.first.append(self.answers.add(answers))
+        self.size.append(len(answers))
+        self.end.append(self.ends[status, attempts])
+        for column in (self.name, self.prompt, self.completion, self.unmetered):
+            column.append(column[number])
+        return len(self) - 1
+
+
+class Plan(NamedTuple):
+    """Which of a cell's lines count, by their place among its lines; the last of a step or turn counts.
+
+    `stages`: the step of each scored stage. `steps` are in the order of turns.
+    """
+
+    whole: bool
+    outcome: str
+    measured: tuple[str, ...]
+    steps: dict[tuple[str, int], int]
+    stages: dict[str, int]
+    observed: tuple[int, ...]
+    selected: tuple[int, ...]
+
+
+class CellLines(NamedTuple):
+    """The lines of a cell: marks, and for each the number of its step or observation, or how many were refused."""
+
+    repeat: int
+    marks: tuple[int, ...]
+    refs: list[int]
+
+
+class _Case(msgspec.Struct, gc=False):
+    id: str
+
+
+class _Opened(msgspec.Struct, tag_field="event", tag="opened", gc=False):
+    """What a line that opens a case says of its place; the rest of it is read when the case is."""
+
+    case: _Case
+
+
+_OTHER: Callable[[bytes], Event | _Opened] = msgspec.json.Decoder(Event | _Opened).decode
+_BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened]] = {
+    **lean.BY_START,
+    b"ada": msgspec.json.Decoder(_Opened).decode,
+}
+
+
+class CellEvents(LineIndex):
+    """The events of all cells in columns, and, as an index, where the lines are that open cases.
+
+    Raises ArchiveError for lines that are no events or of a case that the run does not have.
+    """
+
+    def __init__(self, path: Path, cases: Sequence[str], repeats: int, *, review: bool):
+        self.answers = Answers()
+        self.steps = Steps(self.answers)
+        self.observations: Numbers[lean.Observation] = Numbers()
+        self._marks: Numbers[tuple[Any, ...]] = Numbers()
+        self._examples: list[Event] = []
+        self._plans: dict[tuple[int, ...], Plan] = {}
+        self._repeats = repeats
+        self._review = review
+        self._first = {case: number * repeats for number, case in enumerate(cases)}
+        self._cell, self._mark, self._ref = array("q"), array("i"), array("q")
+        with rare_collection():
+            super().__init__(path, cases)
+        self._sort(len(cases))
+
+    def cells(self, case: int) -> Iterator[CellLines]:
+        """The repeats of a case, by its number in the run, that have lines."""
+        first, last = self._of_case[case], self._of_case[case + 1]
+        starts = self._starts[first : last + 1]
+        low, high = starts[0], starts[-1]
+        marks, refs = self._mark[low:high].tolist(), self._ref[low:high].tolist()
+        for n in range(last - first):
+            a, b = starts[n] - low, starts[n + 1] - low
+            yield CellLines(self._cells[first + n] - case * self._repeats, tuple(marks[a:b]), refs[a:b])
+
+    def plan(self, marks: tuple[int, ...]) -> Plan:
+        """How to read a cell with these marks."""
+        plan = self._plans.get(marks)
+        if plan is None:
+            plan = self._plans[marks] = _plan([self._examples[mark] for mark in marks], self._review)
+        return plan
+
+    def _sort(self, n_cases: int) -> None:
+        """Put the lines of each cell together, in the order written, cells in the order of cases and repeats."""
+        cell = np.asarray(self._cell, dtype=np.int64)
+        order = np.argsort(cell, kind="stable")
+        order = order[np.searchsorted(cell[order], 0) :]
+        cells, starts = np.unique(cell[order], return_index=True)
+        self._mark = array("i", np.asarray(self._mark, dtype=np.int32)[order].tobytes())
+        self._ref = array("q", np.asarray(self._ref, dtype=np.int64)[order].tobytes())
+        self._cells, self._starts = cells.tolist(), [*starts.tolist(), len(order)]
+        self._of_case = np.searchsorted(cells, np.arange(n_cases + 1) * self._repeats).tolist()
+        self._cell = array("q")
+
+    def _named(self, before: int, lines: list[bytes]) -> list[Place | None]:
+        """Take up the events of cells. The places of the other lines."""
+        by_start = _BY_START
+        found: list[Event | _Opened | Place | None]
+        try:
+            found = [by_start.get(line[2:5], _OTHER)(line) for line in lines]
+        except (msgspec.MsgspecError, RecursionError):
+            found = [self._alone(number, line) for number, line in enumerate(lines, start=before + 1)]
+        places = self._take_up(before, lines, found)
+        if not self.answers.sound:
+            for n, event in enumerate(found, start=1):
+                if type(event) is Stepped:
+                    self._alone(before + n, lines[n - 1])
+        return places
+
+    def _alone(self, number: int, line: bytes) -> Event | Place | None:
+        """The event of a line; the place of one that opens a case, or is of an unknown one; None for a damaged one."""
+        (named,) = super()._named(number - 1, [line])
+        if named is None:
+            return None
+        place = Place(*named)
+        if place.repeat is None or place.case not in self._first:
+            return place
+        if place.repeat < 0:
+            return None
+        event = lean.read_event(line, self.path, number, self.damaged)
+        if event is not None:
+            check_names(self.path, number, place, event.case, event.repeat)
+        return event
+
+    def _take_up(self, before: int, lines: Sequence[bytes], found: Sequence[Any]) -> list[Place | None]:
+        """Append events to the columns. The places of what is no event of a cell, None for all others."""
+        places: list[Place | None] = [None] * len(found)
+        stepped, cells, marks, refs = list[Stepped](), list[int](), list[int](), list[int]()
+        mark_of, observations, first, repeats = self._marks, self.observations, self._first, self._repeats
+        examples = self._examples
+        step = len(self.steps)
+        for n, event in enumerate(found):
+            kind = type(event)
+            if kind is Observed and event.observation.parts:  # they have checks of their own
+                event = self._alone(before + n + 1, lines[n])
+                kind = type(event)
+            if kind is Stepped:
+                mark = mark_of[event.step, event.turn]
+                refs.append(step)
+                step += 1
+                stepped.append(event)
+            elif kind is Observed:
+                seen = event.observation
+                mark = mark_of[event.turn, seen.measurement, "observed"]
+                refs.append(observations[seen])
+            elif kind is Selected:
+                mark = mark_of[event.turn, event.measurement, "selected"]
+                refs.append(len(event.refused))
+            elif kind is Closed:
+                mark = mark_of[event.outcome, event.measured]
+                refs.append(0)
+            else:
+                places[n] = Place(event.case.id, None) if kind is _Opened else event
+                continue
+            if mark == len(examples):
+                examples.append(event)
+            marks.append(mark)
+            start, repeat = first.get(event.case), event.repeat
+            if start is None:
+                places[n] = Place(event.case, repeat)
+            cells.append(UNKNOWN if start is None or not 0 <= repeat < repeats else start + repeat)
+        self.steps.add(stepped)
+        self._cell.extend(cells)
+        self._mark.extend(marks)
+        self._ref.extend(refs)
+        return places
+
+
+def _plan(events: Sequence[Event], review: bool) -> Plan:
+    """How to read a cell with these events; of equal ones the last is meant."""
+    parts, last = Parts(), {id(event): n for n, event in enumerate(events)}
+    for event in events:
+        parts.add(event)
+    steps = {key: last[id(parts.steps[key])] for key in sorted(parts.steps, key=lambda key: (key[1], key[0]))}
+    of_step = {step: n for (step, _), n in steps.items()}
+    if parts.closed is None or not parts.whole(review):
+        return Plan(False, "", (), steps, {}, (), ())
+    turns = range(len(parts.closed.measured))
+    return Plan(
+        whole=True,
+        outcome=parts.closed.outcome,
+        measured=parts.closed.measured,
+        steps=steps,
+        stages={stage: of_step[step] for stage, step in STAGES.items() if step in of_step},
+        observed=tuple(last[id(parts.observed[turn])] for turn in turns),
+        selected=tuple(last[id(event)] for event in parts.selected.values()),
+    )
