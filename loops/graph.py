@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from langgraph.graph import END, START, StateGraph
@@ -41,7 +41,29 @@ def build_graph(steps: Steps, *, review: bool, measurements: int) -> Any:
     graph.add_edge(START, "predict")
     graph.add_edge("observe", "revise")
     graph.add_edge("score", END)
-    return graph.compile().with_config({"recursion_limit": step_limit(measurements)})
+    compiled = graph.compile()
+    for node in compiled.nodes.values():
+        parts = getattr(node.node, "steps", None)
+        if parts:
+            node.node = Untraced(parts)
+    return compiled.with_config({"recursion_limit": step_limit(measurements)})
+
+
+class Untraced:
+    """The parts of a node, its function and the writing of its update, one after the other.
+
+    LangGraph's own sequence of them runs each in a task of its own and tells tracers of it, whether there are any or
+    not: a quarter of what the graph costs.
+    """
+
+    def __init__(self, parts: Sequence[Any]):
+        self.parts = parts
+
+    async def ainvoke(self, state: Any, config: Any = None, **more: Any) -> Any:
+        """Run the parts, each on what the one before gave."""
+        for part in self.parts:
+            state = await part.ainvoke(state, config, **more)
+        return state
 
 
 async def work_through(graph: Any, case: str, repeat: int) -> None:
