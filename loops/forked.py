@@ -70,7 +70,7 @@ def work_there(shift: Shift, parent: Connection, first: bool, parent_pid: int) -
     except asyncio.CancelledError:
         pass
     except BaseException as raised:
-        error = _any(raised)
+        error = _sendable(raised)
     works = shift.works
     parent.send(Ended([work.open_cells for work in works], [work.faults for work in works], error))
 
@@ -85,7 +85,7 @@ class _Forked:
         self._to_tell = unknown if first else []
         self._known = {} if first else {number: asyncio.Event() for number in unknown}
         for number, work in enumerate(self._works):
-            work.stop.told = functools.partial(self._stopping, number)
+            work.stop.on_set = functools.partial(self._stopping, number)
 
     async def work(self) -> None:
         """Work through the share, and listen meanwhile."""
@@ -112,7 +112,7 @@ class _Forked:
             findings = self._works[number].interpreter.findings  # type: ignore[attr-defined]
             if findings is not None:
                 self._to_tell.remove(number)
-                if not _is_sendable(findings):
+                if _arriving(findings) is None:
                     name = self._works[number].record.interpreter.get("name")
                     raise ContractError(f"interpreter {name!r}: its findings cannot be pickled for the other processes")
                 self._parent.send(Found(number, findings))
@@ -129,6 +129,8 @@ class _Forked:
             self._parent.send(done)
 
     def _stopping(self, number: int) -> None:
+        if number in self._known:
+            self._known[number].set()  # who waits to ask asks no more, and leaves its place to cells of other runs
         stop = self._works[number].stop
         error = None if stop.error is None else _ours(stop.error)
         self._parent.send(Stopping(number, stop.reason, error))
@@ -146,22 +148,28 @@ class _Forked:
                 self._known[message.number].set()
 
 
-def _ours(error: VcloopError) -> VcloopError:
-    """The error; the nearest of our own kinds with the same text, where it would not arrive as it is."""
-    return error if _is_sendable(error) else kind_of(error)(str(error))
-
-
-def _any(error: BaseException) -> BaseException:
+def _sendable(error: BaseException) -> BaseException:
     """The error, with the traceback of this process; its text in a RuntimeError where it would not arrive as it is."""
     if isinstance(error, VcloopError):
         return _ours(error)
-    arriving = error if _is_sendable(error) else RuntimeError(repr(error))
-    arriving.add_note("".join(traceback.format_exception(error)))
-    return arriving
+    sent = error if _keeps_its_text(error) else RuntimeError(repr(error))
+    sent.add_note("".join(traceback.format_exception(error)))
+    return sent
 
 
-def _is_sendable(value: object) -> bool:
+def _ours(error: VcloopError) -> VcloopError:
+    """The error; the nearest of our own kinds with the same text, where it would not arrive as it is."""
+    return error if _keeps_its_text(error) else kind_of(error)(str(error))
+
+
+def _keeps_its_text(error: BaseException) -> bool:
+    arriving = _arriving(error)
+    return arriving is not None and str(arriving) == str(error)
+
+
+def _arriving(value: Any) -> Any:
+    """What a value is in another process; None where it cannot be sent."""
     try:
-        return str(pickle.loads(pickle.dumps(value))) == str(value)  # noqa: S301 - our own
+        return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
     except Exception:
-        return False
+        return None

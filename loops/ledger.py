@@ -72,7 +72,7 @@ class SharedMeter(Meter):
         os.pwrite(self._file, text.ljust(SUM_BYTES).encode(), 0)
 
     @contextlib.contextmanager
-    def exact(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[None]:
         """No other process counts while this lasts."""
         fcntl.lockf(self._file, fcntl.LOCK_EX)
         try:

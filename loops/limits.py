@@ -26,12 +26,12 @@ class LimitReached(BudgetError):
 
 
 class Stop:
-    """Says once that no new call of a run may start, and why. Whoever waits wakes up; `told` is called."""
+    """Says once that no new call of a run may start, and why. Whoever waits wakes up; `on_set` is called."""
 
     def __init__(self) -> None:
         self.reason = ""
         self.error: VcloopError | None = None
-        self.told: Callable[[], None] = lambda: None
+        self.on_set: Callable[[], None] = lambda: None
         self._event = asyncio.Event()
 
     def set(self, reason: str, error: VcloopError | None = None) -> None:
@@ -39,7 +39,7 @@ class Stop:
         if not self.is_set:
             self.reason, self.error = reason, error
             self._event.set()
-            self.told()
+            self.on_set()
 
     @property
     def is_set(self) -> bool:
@@ -90,13 +90,13 @@ class Meter:
     def used(self, used: Used) -> None:
         self._used = used
 
-    def exact(self) -> AbstractContextManager[None]:
-        """Nobody else counts while this lasts."""
+    def _locked(self) -> AbstractContextManager[None]:
+        """Nobody else counts while this lasts. Here nobody could."""
         return nullcontext()
 
     def admit(self) -> None:
         """Count a call that is about to be made. Raises LimitReached where a limit forbids it."""
-        with self.exact():
+        with self._locked():
             used = self.used
             over = refusal(self.limits, used)
             if over:
@@ -113,7 +113,7 @@ class Meter:
         self._count(used_by(reply, prices, metered=metered))
 
     def _count(self, *more: Used) -> None:
-        with self.exact():
+        with self._locked():
             self.used = total([self.used, *more])
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from evidence.contracts import Reply, Usage
-from evidence.errors import BudgetError, ConfigError, ContractError, VcloopError
+from evidence.errors import BudgetError, ConfigError, ContractError, ReplyError, VcloopError
 from interpreters.fake_server import FakeServer, Served, chat, failure
 from interpreters.rules import RulesInterpreter
 from interpreters.scripted import ScriptedInterpreter
@@ -25,7 +25,7 @@ from loops.archive import read_calls
 from loops.config import Limits, Prices, load_config
 from loops.ledger import SharedMeter
 from loops.limits import LimitReached
-from loops.runner import run
+from loops.runner import Job, run, run_all, works_of
 from loops.work import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -140,8 +140,11 @@ class TestServers:
             assert outcome.record.status == "incomplete"
             assert "limits.calls: 11 of 11" in outcome.record.reason
             assert len(server.received) == len(read_calls(tmp_path / "run").records) == 11
-            more = load(interpreter=asking(server), limits={"calls": 36})
-            assert run(more, tmp_path / "run", resume=True).record.status == "finished"
+            more, counted = load(interpreter=asking(server), limits={"calls": 36}), Counter()
+            progress = Progress(call=lambda live: counted.update({"live" if live else "archived": 1}))
+            assert run(more, tmp_path / "run", resume=True, progress=progress).record.status == "finished"
+            assert counted["live"] == 25
+            assert 0 < counted["archived"] <= 11
             assert len(server.received) == 36
             run(load(interpreter=asking(server), processes=1), tmp_path / "one")
         assert scores(tmp_path / "run") == scores(tmp_path / "one")
@@ -227,6 +230,69 @@ class TestServers:
         assert (record["status"], record["reason"]) == ("incomplete", "interrupted")
 
 
+class Learning(RulesInterpreter):
+    """Finds out something with its first reply, and notes for every call what it then knows."""
+
+    found: object = "what the server wants"
+
+    def __init__(self, options):
+        super().__init__(options)
+        self.findings = None
+
+    async def ask(self, request, blobs, *, repeat):
+        reply = await super().ask(request, blobs, repeat=repeat)
+        known, self.findings = self.findings, self.findings or self.found
+        return reply.model_copy(update={"reasoning": f"{os.getpid()} {type(known).__name__}"})
+
+
+class Finding:
+    """Findings that say nothing of themselves but where they are in memory."""
+
+
+@pytest.mark.parametrize("found", ["words", Finding()])
+def test_findings_of_any_kind_reach_the_others(load, tmp_path: Path, found: object) -> None:
+    loaded, interpreter = load(concurrency=2), Learning(load().interpreter.options)
+    interpreter.found = found
+    run(loaded._replace(interpreter=interpreter), tmp_path / "run")
+    notes = Counter(record.reply.reasoning.split()[1] for record in read_calls(tmp_path / "run").records)
+    assert notes == {"NoneType": 1, type(found).__name__: 35}
+
+
+def test_findings_that_cannot_be_handed_on_end_the_run(load, tmp_path: Path) -> None:
+    loaded, interpreter = load(), Learning(load().interpreter.options)
+    interpreter.found = lambda: 1
+    with pytest.raises(ContractError, match="interpreter 'rules': its findings cannot be pickled"):
+        run(loaded._replace(interpreter=interpreter), tmp_path / "run")
+
+
+def test_a_sweep_goes_on_where_one_run_of_it_is_refused(load, tmp_path: Path) -> None:
+    """No process waits for what the first one was to find out about a server that the run no longer asks."""
+
+    class Refused(Learning):
+        async def ask(self, request, blobs, *, repeat):
+            await asyncio.sleep(0.3)  # until the other process waits
+            raise ReplyError("no such model")
+
+    class Slow(Where):
+        async def ask(self, request, blobs, *, repeat):
+            await asyncio.sleep(0.02)
+            return await super().ask(request, blobs, repeat=repeat)
+
+    options = load().interpreter.options
+    jobs = [
+        Job(load(name=name)._replace(interpreter=kind(options)), tmp_path / name)
+        for name, kind in (("refused", Refused), ("good", Slow))
+    ]
+    refused, good = run_all(jobs, limits=Limits(), concurrency=2, processes=2)
+    assert (refused.record.status, type(refused.error)) == ("incomplete", ReplyError)
+    assert good.record.status == "finished"
+    asked = [record.reply.reasoning for record in read_calls(tmp_path / "good").records]
+    assert sorted(Counter(asked).values()) == [18, 18]
+    assert len(set(asked[:18])) == 2, "the second process waited for the end of the first"
+    run(load(name="good", processes=1), tmp_path / "one")
+    assert scores(tmp_path / "good") == scores(tmp_path / "one")
+
+
 def test_a_process_that_is_killed_leaves_a_run_to_resume(load, tmp_path: Path) -> None:
     class Deadly(RulesInterpreter):
         n = 0
@@ -241,7 +307,7 @@ def test_a_process_that_is_killed_leaves_a_run_to_resume(load, tmp_path: Path) -
     with pytest.raises(VcloopError, match=r"a process of the run was killed \(exit code -9\); resume"):
         run(loaded._replace(interpreter=Deadly(loaded.interpreter.options)), tmp_path / "run")
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "incomplete"
-    assert run(load(), tmp_path / "run", resume=True).record.status == "finished"
+    assert run(load(processes=1), tmp_path / "run", resume=True).record.status == "finished"
     run(load(processes=1), tmp_path / "one")
     assert scores(tmp_path / "run") == scores(tmp_path / "one")
 
@@ -350,6 +416,14 @@ class TestHowMany:
         assert how_many(3, [], 10_000, 1) == 1
         assert how_many(3, [], 2, 100) == 2
         assert how_many(3, [], 0, 100) == 1
+
+    def test_replies_in_the_order_of_requests_are_never_shared_out(self, load, tmp_path: Path, monkeypatch) -> None:
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(4)))
+        loaded, counts = load(), []
+        for interpreter in (loaded.interpreter, ScriptedInterpreter(replies=["same"])):
+            works = works_of([Job(loaded._replace(interpreter=interpreter), tmp_path / "run")])
+            counts.append(processes.how_many(None, works, 10_000, 100))
+        assert counts == [3, 1]
 
     def test_what_cannot_be_forked_is_told_before_the_run(self, load, tmp_path: Path, monkeypatch) -> None:
         loaded = load()
