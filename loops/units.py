@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from evidence import errors
-from evidence.errors import ArchiveError, ConfigError, VcloopError
+from evidence.errors import ArchiveError, ConfigError, VcloopError, kind_of
 from evidence.files import write_atomic
 from evidence.values import Value
 from interpreters.secrets import collect_secrets, redact_config
@@ -74,7 +74,7 @@ class Made(Value):
     def check(self) -> None:
         """Raise the error that ended the unit, if one did."""
         if self.error:
-            kind = getattr(errors, self.error, VcloopError)
+            kind = getattr(errors, self.error)
             raise kind(self.message)
 
 
@@ -148,7 +148,7 @@ def _checked(place: Place, make: Callable[[], Made]) -> Made:
         return make()
     except VcloopError as error:
         where = f"worker {platform.node()}, process {os.getpid()}"
-        return Made(error=type(error).__name__, message=f"{where}: {error}")
+        return Made(error=kind_of(error).__name__, message=f"{where}: {error}")
 
 
 def _check_place(place: Place) -> None:
