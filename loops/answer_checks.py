@@ -10,11 +10,11 @@ from evidence.contracts import Case
 from evidence.errors import ArchiveError
 from interpreters.reply import SUM_TOLERANCE
 from loops.answers import Answers, spans
-from loops.cell_events import Steps
+from loops.step_columns import StepColumns
 
 
-class Asked:
-    """What a case asks for: the ids of its readouts, and the labels that are options, None among them.
+class Questions:
+    """What a case asks: the ids of its readouts, and for each the labels that are options.
 
     `codes` are the numbers of the ids, `kinds` those of the options, among those of the run.
     """
@@ -26,8 +26,8 @@ class Asked:
         self.kinds = [answers.options[r.labels] for r in case.readouts]
         self._answers = answers
 
-    def check(self, steps: Sequence[int], of: Steps) -> None:
-        """Raise ArchiveError unless answers are to the readouts asked, in order, with labels that were options."""
+    def check(self, steps: Sequence[int], of: StepColumns) -> None:
+        """Raise ArchiveError where a step has answers, and they are not such as a reply to these questions can give."""
         options = self._answers.options.things
         for step in steps:
             answers, name = self._answers.of(of.first[step], of.size[step]), of.step(step)
@@ -44,9 +44,9 @@ class Asked:
                     )
 
 
-def all_fit(asked: Sequence[tuple[Asked, Sequence[int]]], of: Steps) -> bool:
-    """Whether `Asked.check` takes all of these steps, settled for all at once."""
-    cases, which, steps = list[Asked](), list[int](), list[int]()
+def all_fit(asked: Sequence[tuple[Questions, Sequence[int]]], of: StepColumns) -> bool:
+    """Whether `Questions.check` takes all of these steps, settled for all at once."""
+    cases, which, steps = list[Questions](), list[int](), list[int]()
     for case, own in asked:
         if not cases or cases[-1] is not case:
             cases.append(case)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,60 +20,10 @@ from loops.collection import rare_collection
 from loops.index import LineIndex, Place
 from loops.lean import Closed, Event, Observed, Selected, Stepped
 from loops.run_events import STAGES, Parts, check_names
+from loops.step_columns import StepColumns
 
-UNKNOWN = -1
-"""Stands for a number of tokens that no server stated, and for a cell that is scored nowhere."""
-
-
-class Steps:
-    """The steps of a run in columns: how each ended, its answers (first entry and how many), what it used."""
-
-    def __init__(self, answers: Answers) -> None:
-        self.answers = answers
-        self.ends: Numbers[tuple[str, tuple[str, ...]]] = Numbers()
-        """Status and attempts."""
-        self.names: Numbers[str] = Numbers()
-        self.name, self.end, self.first, self.size = array("i"), array("i"), array("q"), array("i")
-        self.prompt, self.completion = array("q"), array("q")
-        self.unmetered: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.end)
-
-    def add(self, new: Sequence[Stepped]) -> None:
-        """Append steps and their answers."""
-        ends, names, sizes = self.ends, self.names, [len(s.answers) for s in new]
-        first = self.answers.add([a for s in new for a in s.answers])
-        self.first.extend(list(accumulate(sizes, initial=first))[:-1])
-        self.size.extend(sizes)
-        self.name.extend([names[s.step] for s in new])
-        self.end.extend([ends[s.status, s.attempts] for s in new])
-        used = [s.usage for s in new]
-        self.prompt.extend([UNKNOWN if u.prompt_tokens is None else u.prompt_tokens for u in used])
-        self.completion.extend([UNKNOWN if u.completion_tokens is None else u.completion_tokens for u in used])
-        self.unmetered += [s.unmetered for s in new]
-
-    def step(self, number: int) -> str:
-        """The name of a step."""
-        return self.names.things[self.name[number]]
-
-    def status(self, number: int) -> str:
-        """How a step ended."""
-        return self.ends.things[self.end[number]][0]
-
-    def attempts(self, number: int) -> int:
-        """How many attempts a step took."""
-        return len(self.ends.things[self.end[number]][1])
-
-    def reread(self, number: int, status: str, answers: Sequence[lean.Answer]) -> int:
-        """Append a step that is like another but for its answers and how it ended. Its number."""
-        _, attempts = self.ends.things[self.end[number]]
-        self.first.append(self.answers.add(answers))
-        self.size.append(len(answers))
-        self.end.append(self.ends[status, attempts])
-        for column in (self.name, self.prompt, self.completion, self.unmetered):
-            column.append(column[number])
-        return len(self) - 1
+NOWHERE = -1
+"""Stands for a cell that is scored nowhere."""
 
 
 class Plan(NamedTuple):
@@ -125,7 +74,7 @@ class CellEvents(LineIndex):
 
     def __init__(self, path: Path, cases: Sequence[str], repeats: int, *, review: bool):
         self.answers = Answers()
-        self.steps = Steps(self.answers)
+        self.steps = StepColumns(self.answers)
         self.observations: Numbers[lean.Observation] = Numbers()
         self._marks: Numbers[tuple[Any, ...]] = Numbers()
         self._examples: list[Event] = []
@@ -233,7 +182,7 @@ class CellEvents(LineIndex):
             start, repeat = first.get(event.case), event.repeat
             if start is None:
                 places[n] = Place(event.case, repeat)
-            cells.append(UNKNOWN if start is None or not 0 <= repeat < repeats else start + repeat)
+            cells.append(NOWHERE if start is None or not 0 <= repeat < repeats else start + repeat)
         self.steps.add(stepped)
         self._cell.extend(cells)
         self._mark.extend(marks)

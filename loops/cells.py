@@ -19,7 +19,7 @@ from evidence.registry import ADAPTERS
 from evidence.strict_yaml import parse_value
 from interpreters.reply import parse_reply
 from loops import lean
-from loops.answer_checks import Asked, all_fit
+from loops.answer_checks import Questions, all_fit
 from loops.answers import Answers
 from loops.archive import Opened, RunRecord, read_blob
 from loops.cell_events import CellEvents, CellLines, Plan
@@ -120,7 +120,7 @@ class Cells:
 
     def _checked(self, made: Sequence[tuple[_Shared, Cell]]) -> Iterator[Cell]:
         """Cells, after the answers of all their steps were checked."""
-        asked = [(shared.asked, cell.steps) for shared, cell in made]
+        asked = [(shared.questions, cell.steps) for shared, cell in made]
         if not all_fit(asked, self.index.steps):
             for own, steps in asked:
                 try:
@@ -161,7 +161,7 @@ class _Shared:
         self.opened = opened
         self.inputs = inputs
         self.simulated = () if inputs is None else inputs.predictions
-        self.asked = Asked(opened.case, index.answers)
+        self.questions = Questions(opened.case, index.answers)
         self._adapter = adapter
         self._index = index
         self._sealed = {o.measurement: o for o in opened.sealed}
@@ -174,7 +174,7 @@ class _Shared:
         for at in plan.observed:
             if refs[at] not in self._observed:
                 self._check_observation(refs[at])
-        way = self.way(plan.measured)
+        way = self._way(plan.measured)
         return Cell(
             case=opened.case,
             repeat=lines.repeat,
@@ -198,10 +198,12 @@ class _Shared:
         answers: dict[str, int] = {}
         for stage, at in plan.stages.items():
             step = refs[at]
-            answers[stage] = steps.first[step] if steps.size[step] else missing(self.asked.names, steps.status(step))
+            answers[stage] = (
+                steps.first[step] if steps.size[step] else missing(self.questions.names, steps.status(step))
+            )
         if "revised" not in answers:
             answers["revised"] = (
-                answers["initial"] if "initial" in answers else missing(self.asked.names, "not reached")
+                answers["initial"] if "initial" in answers else missing(self.questions.names, "not reached")
             )
         return answers
 
@@ -213,7 +215,7 @@ class _Shared:
             raise ArchiveError(f"the observation {observation.measurement!r} differs from the sealed one")
         self._observed.add(number)
 
-    def way(self, measured: tuple[str, ...]) -> _Way:
+    def _way(self, measured: tuple[str, ...]) -> _Way:
         """What measuring these, in this order, gives in every repeat."""
         if measured not in self._ways:
             found = (self.opened.case.measurement(m).readout for m in measured)

@@ -37,7 +37,6 @@ class Endpoint:
         self.most = places
         self.places = float(places)
         self.busy = 0
-        self.cuts = 0
         self._reached = memoryview(bytearray(1)) if reached is None else reached
         self._clock = clock
         self._waiting: deque[_Waiting] = deque()
@@ -115,7 +114,6 @@ class Endpoint:
             self._not_before = max(self._not_before, self._clock() + (reply.retry_after_s or 0.0))
             if began > self._last_cut:
                 self.places = max(1.0, self.places / 2)
-                self.cuts += 1
                 self._last_cut = self._clock()
         elif self.places < self.most:
             self.places = min(float(self.most), self.places + 1 / self.places)

@@ -75,9 +75,6 @@ class LineIndex:
         """Every place that has lines, in the order first seen."""
         return iter(self._runs)
 
-    def __contains__(self, place: object) -> bool:
-        return place in self._runs
-
     def open(self) -> LineReader:
         """A reader of the lines."""
         return LineReader(self)

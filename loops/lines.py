@@ -134,7 +134,8 @@ def _formats(cells: Sequence[Cell]) -> Iterator[_Format]:
     n_truth = sum(len(cell.truth) for cell in cells)
     truth, predicted = iter(texts[:n_truth]), iter(texts[n_truth:])
     for cell in cells:
-        names, (pieces, places, repeat, width) = sorted((*cell.answers, "repeat")), _Format([], [], 0, 0)
+        names = sorted((*cell.answers, "repeat"))
+        pieces, places, repeat, width = list[str](), list[tuple[str, int]](), 0, 0
         for name in names:
             if name == "repeat":
                 repeat = width + 1

@@ -13,10 +13,10 @@ import numpy as np
 from evidence.contracts import Usage
 from evidence.journal import call_of
 from loops.archive import Stepped
-from loops.cell_events import UNKNOWN, Steps
 from loops.config import Prices
 from loops.index import LineIndex
 from loops.limits import cost_of
+from loops.step_columns import UNKNOWN, StepColumns
 
 CALLS_OF = {"initial": ("predict",), "reviewed": ("review",), "revised": ("select", "revise")}
 """The calls that each scored stage took beyond the stage before it."""
@@ -38,7 +38,7 @@ class Totals:
         self._unmetered += sum([step.unmetered for step in steps])
         self.take([step.usage for step in steps])
 
-    def add_columns(self, steps: Steps, numbers: Sequence[int]) -> None:
+    def add_columns(self, steps: StepColumns, numbers: Sequence[int]) -> None:
         """Add calls by their numbers among the steps of a run."""
         ends, counts = np.unique(np.asarray(steps.end)[numbers], return_counts=True)
         for end, n in zip(ends.tolist(), counts.tolist(), strict=True):

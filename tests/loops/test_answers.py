@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from evidence.contracts import Case, Measurement, Perturbation, Readout, Usage
 from evidence.errors import ArchiveError
 from loops import lean
-from loops.answer_checks import Asked, all_fit
+from loops.answer_checks import Questions, all_fit
 from loops.answers import Answers
-from loops.cell_events import Steps
+from loops.step_columns import StepColumns
 
 NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
 CHANCES = st.sampled_from([None, None, (0.2, 0.3, 0.5), (0.5, 0.5), (0.6, 0.6, -0.2), (0.2, 0.3, 0.4), (), (1.0, 0.0)])
@@ -108,8 +108,8 @@ def steps_of(draw) -> tuple[int, list[list[lean.Answer]]]:
 @given(st.lists(steps_of(), max_size=4))
 def test_all_fit_where_each_fits(cells) -> None:
     answers = Answers()
-    steps = Steps(answers)
-    known = [Asked(c, answers) for c in CASES]
+    steps = StepColumns(answers)
+    known = [Questions(c, answers) for c in CASES]
     asked = []
     for number, made in cells:
         asked.append((known[number], tuple(range(len(steps), len(steps) + len(made)))))
@@ -125,7 +125,7 @@ def test_all_fit_where_each_fits(cells) -> None:
 
 def test_what_does_not_fit_is_named() -> None:
     answers = Answers()
-    steps = Steps(answers)
+    steps = StepColumns(answers)
     steps.add([step([lean.Answer(readout="a", status="answered", label="sideways")])])
     with pytest.raises(ArchiveError, match="step predict: 'sideways' is no option of 'a'"):
-        Asked(CASES[0], answers).check((0,), steps)
+        Questions(CASES[0], answers).check((0,), steps)

@@ -19,12 +19,13 @@ ANSWER = {"readout": "r", "status": "answered", "label": "up", "value": 0.25, "c
 TABLE = {"kind": "table", "name": "t", "columns": ["x"], "rows": [[1]]}
 
 
-def events(place: dict, measured: str, label: str) -> list[dict]:
+def events(place: dict, measured: str, label: str, *, review: bool = False) -> list[dict]:
     """The events of one whole cell."""
     answers = [{**ANSWER, "label": label}]
     seen = {"measurement": measured, "value": 1.0, "parts": [TABLE] if measured == "shown" else []}
     return [
         {"event": "stepped", "step": "predict", "answers": answers, **STEP, **place},
+        *([{"event": "stepped", "step": "review", "answers": answers, **STEP, **place}] if review else []),
         {"event": "selected", "turn": 0, "measurement": measured, "refused": ["x"], **place},
         {"event": "observed", "turn": 0, "observation": seen, "calibrated": [], **place},
         {"event": "stepped", "step": "revise", "answers": answers, "unmetered": 1, **STEP, **place},
@@ -45,8 +46,8 @@ def journals(draw) -> bytes:
     for case in CASES:
         for repeat in range(REPEATS + 1):
             place, measured = {"case": case, "repeat": repeat}, draw(st.sampled_from(["m", "shown"]))
-            again = [draw(st.sampled_from(["up", "down"])) for _ in range(draw(st.integers(0, 2)))]
-            for event in [event for label in again for event in events(place, measured, label)]:
+            again, review = draw(st.lists(st.sampled_from(["up", "down"]), max_size=2)), draw(st.booleans())
+            for event in [event for label in again for event in events(place, measured, label, review=review)]:
                 how = draw(st.sampled_from(["as it is"] * 20 + ["edited", "lost", "cut", "unsound", "blanks", "twice"]))
                 if how == "edited":
                     event = changed(draw, event)
@@ -78,7 +79,7 @@ class Run:
     cases = CASES
 
 
-def read_cell_by_cell(folder: Path):
+def read_cell_by_cell(folder: Path, review: bool):
     """What RunEvents says of every cell."""
     events = RunEvents(folder, Run())  # type: ignore[arg-type]
     cells = {}
@@ -87,7 +88,7 @@ def read_cell_by_cell(folder: Path):
             events.opened(reader, case)
             for repeat in range(REPEATS):
                 parts = events.parts(reader, Place(case, repeat))
-                if parts.whole(True) or parts.whole(False):
+                if parts.whole(review):
                     cells[number, repeat] = parts
         for place in events.index.places():
             if place.repeat is not None and place.repeat >= REPEATS:
@@ -95,9 +96,9 @@ def read_cell_by_cell(folder: Path):
     return cells, events.damaged
 
 
-def read_at_once(folder: Path):
+def read_at_once(folder: Path, review: bool):
     """What CellEvents says of every cell, in the same words."""
-    index = CellEvents(folder / "events.jsonl", CASES, REPEATS, review=False)
+    index = CellEvents(folder / "events.jsonl", CASES, REPEATS, review=review)
     opened, cells = OpenedCases(index), {}
     with index.open() as reader:
         for number, case in enumerate(CASES):
@@ -109,17 +110,17 @@ def read_at_once(folder: Path):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(journals())
-def test_one_pass_finds_what_reading_cell_by_cell_finds(tmp_path: Path, content: bytes) -> None:
+@given(journals(), st.booleans())
+def test_one_pass_finds_what_reading_cell_by_cell_finds(tmp_path: Path, content: bytes, review: bool) -> None:
     (tmp_path / "events.jsonl").write_bytes(content)
     try:
-        expected, damaged = read_cell_by_cell(tmp_path)
+        expected, damaged = read_cell_by_cell(tmp_path, review)
     except ArchiveError:
         with pytest.raises(ArchiveError):
-            read_at_once(tmp_path)
+            read_at_once(tmp_path, review)
         return
-    index, found, also_damaged = read_at_once(tmp_path)
-    assert (set(found), also_damaged) == ({k for k, parts in expected.items() if parts.whole(False)}, damaged)
+    index, found, also_damaged = read_at_once(tmp_path, review)
+    assert (set(found), also_damaged) == (set(expected), damaged)
     for key, lines in found.items():
         parts, plan = expected[key], index.plan(lines.marks)
         assert parts.closed is not None
