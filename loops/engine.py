@@ -87,7 +87,10 @@ def make_all(
         reached = memoryview(bytearray(len(works)) if n == 1 else mmap.mmap(-1, len(works)))
         shift = Shift(works, cells, meter, limits.wall_time_s, concurrency, progress, reached)
         try:
-            make_cells(shift) if n == 1 else make_cells_in(n, shift)
+            if n == 1:
+                make_cells(shift)
+            else:
+                make_cells_in(n, shift)
         except BaseException as error:
             stopped = isinstance(error, KeyboardInterrupt)
             reason = "interrupted" if stopped else str(error) or type(error).__name__

@@ -39,8 +39,10 @@ class Executor(Protocol):
         resume: bool,
         progress: Progress,
     ) -> list[Outcome]:
-        """Make the runs of a sweep under its limits, in so many processes of this machine where None says that it is
-        for us to decide. Raises what `loops.engine.make_all` raises."""
+        """Make the runs of a sweep under its limits. `processes` of this machine; as many as are of use, where None.
+
+        Raises what `loops.engine.make_all` raises.
+        """
         ...
 
     def members(self, planned: Planned) -> None:
