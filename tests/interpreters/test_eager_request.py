@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from evidence.contracts import Message, Request, Text
+from interpreters import eager_request
 from interpreters.eager_request import begun
 from interpreters.fake_server import FakeServer, chat
 from interpreters.openai_client import OpenAIInterpreter, OpenAIOptions
@@ -86,8 +87,15 @@ def test_an_error_is_that_of_the_writing() -> None:
 @pytest.mark.usefixtures("socket_enabled")
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 @pytest.mark.parametrize("n_characters", [10, 20_000_000])
-def test_bodies_of_any_size_arrive_whole(n_characters: int) -> None:
+def test_bodies_of_any_size_arrive_whole(n_characters: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """20 MB are more than a connection takes at once: the writing has to wait."""
+    written: list[eager_request.Writing] = []
+
+    def noted(whole: eager_request.Writing) -> eager_request.Writing:
+        written.append(whole)
+        return begun(whole)
+
+    monkeypatch.setattr(eager_request, "begun", noted)
     text = "0123456789" * (n_characters // 10)
     request = Request(step="predict", messages=(Message(role="user", parts=(Text(text=text),)),))
 
@@ -101,4 +109,5 @@ def test_bodies_of_any_size_arrive_whole(n_characters: int) -> None:
 
     with FakeServer(lambda request: chat("fine")) as server:
         assert asyncio.run(go(server.base_url)) == ["ok"] * 3
+        assert len(written) == 3, "aiohttp asks for the writing in another way now"
         assert [call.body["messages"][0]["content"] for call in server.received] == [text] * 3

@@ -16,7 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from evidence.errors import ConfigError
 from loops.archive import read_calls
+from loops.config import Limits
+from loops.work import Progress
 
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = {
@@ -37,6 +40,14 @@ def test_a_cluster_gives_the_bytes_of_one_process(make_config, tmp_path: Path) -
         killed_sweep(make_config, tmp_path, on_ray, environment)
         limited_sweep(tmp_path, on_ray, environment)
         ensemble(tmp_path, on_ray, environment)
+
+
+def test_several_processes_for_each_run_are_refused() -> None:
+    pytest.importorskip("ray", reason='needs ray: pip install -e ".[ray]"')
+    from loops.ray_cluster import RayCluster
+
+    with pytest.raises(ConfigError, match="processes are those of one machine"):
+        RayCluster(None).runs([], limits=Limits(), concurrency=1, processes=2, resume=False, progress=Progress())
 
 
 def killed_sweep(make_config, folder: Path, on_ray: list[str], environment: dict[str, str]) -> None:
