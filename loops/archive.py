@@ -205,7 +205,7 @@ class Archive:
             call = call_of(line, self._calls.path, number, damaged)
             if call is not None:
                 self._past[call.reply.usage] += 1
-        self._before = LineIndex(self._calls.path, None).open()
+        self._before = LineIndex(self._calls.path, None).open()  # opens the file when it reads: every process its own
         self.damaged = [f"calls.jsonl line {n}" for n in damaged]
         for number, line in numbered_lines(self._events.path):
             text = canonical_line(line)

@@ -312,6 +312,22 @@ def test_a_process_that_is_killed_leaves_a_run_to_resume(load, tmp_path: Path) -
     assert scores(tmp_path / "run") == scores(tmp_path / "one")
 
 
+def test_a_torn_line_takes_the_next_one_with_it_and_both_calls_are_made_again(load, tmp_path: Path) -> None:
+    """One process is killed in the middle of a line, another one appends to it."""
+    run(load(), tmp_path / "run")
+    whole = scores(tmp_path / "run")
+    path = tmp_path / "run" / "calls.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:20], lines[20][:100], *lines[21:]]))
+    (tmp_path / "run" / "events.jsonl").unlink()
+    counted: Counter[bool] = Counter()
+    progress = Progress(call=lambda live: counted.update([live]))
+    again = run(load(), tmp_path / "run", resume=True, progress=progress)
+    assert again.damaged == ["calls.jsonl line 21"]
+    assert counted == {True: 2, False: 34}
+    assert scores(tmp_path / "run") == whole
+
+
 class Odd(ContractError):
     """An error that cannot be pickled, of a plugin that makes its errors in another way."""
 
