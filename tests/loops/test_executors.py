@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from evidence.contracts import Reply, Usage
-from evidence.errors import ArchiveError, ConfigError
+from evidence.errors import ArchiveError, ConfigError, ContractError
+from loops import units
 from loops.archive import Archive
 from loops.config import Limits, load_config
 from loops.executors import ExecutorName, Local, find_executor
@@ -19,7 +20,7 @@ from loops.ledger import Ledger
 from loops.limits import LimitReached, Meter, Used
 from loops.runner import Job, run
 from loops.simulate import plan
-from loops.units import Made, MemberUnit, RunUnit, make_member, make_run, run_unit, share, unshare
+from loops.units import Made, MemberUnit, Place, RunUnit, make_member, make_run, run_unit, share, unshare
 
 
 @pytest.fixture
@@ -50,6 +51,19 @@ def test_a_worker_that_does_not_see_the_folders_refuses(job: Job) -> None:
     assert not job.folder.exists()
     share(job.folder.parent)
     assert make_run(unit, None).error == "ConfigError", "another sender's file"
+
+
+def test_an_error_of_a_plugins_own_kind_arrives_as_the_nearest_of_ours(job: Job, monkeypatch) -> None:
+    class Odd(ContractError):
+        """A plugin's own."""
+
+    def refuse(place: Place) -> None:
+        raise Odd("not so")
+
+    monkeypatch.setattr(units, "_check_place", refuse)
+    made = make_run(sent(job), None)
+    with pytest.raises(ContractError, match=r"worker .*: not so"):
+        made.check()
 
 
 def test_a_worker_with_other_versions_refuses(job: Job) -> None:
