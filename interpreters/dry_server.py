@@ -3,8 +3,7 @@
     python -m interpreters.dry_server --delay-ms 200     # prints the URL to put into a config as base_url
 
 For dry runs of a config, for benchmarks, and, with `--fault NAME=SHARE` (interpreters.faults), for seeing what a run
-makes of a bad server. It costs nothing and its answers mean nothing. Standard library only; one process holds hundreds
-of connections.
+makes of a bad server. It costs nothing and its answers mean nothing. One process holds hundreds of connections.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A scripted OpenAI-compatible server on this machine, for tests and dry runs. Standard library only.
+"""A scripted OpenAI-compatible server on this machine, for tests and dry runs.
 
     def script(request: dict) -> Served:
         return chat('{"answers": ...}') if len(request["messages"]) > 1 else failure(429, "slow down")

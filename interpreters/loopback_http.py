@@ -1,4 +1,4 @@
-"""The HTTP/1.1 part of the servers on this machine: one event loop, connections that stay open, no dependencies.
+"""The HTTP/1.1 part of the servers on this machine: one event loop, connections that stay open.
 
 A handler is a function from a `ReceivedCall` to what is `Served`. It runs in the event loop and must not block: to wait
 is part of what is served.
@@ -13,6 +13,8 @@ import socket
 import struct
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, Self, cast
+
+import msgspec
 
 HOST = "127.0.0.1"
 _END_OF_HEAD = b"\r\n\r\n"
@@ -182,6 +184,10 @@ def _response(served: Served) -> bytes:
 
 
 def _json(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, RecursionError):
+        pass  # lone surrogates, for one, are JSON to Python
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
+import msgspec
 from pydantic import ConfigDict, Field, field_serializer, field_validator
 
 from evidence.contracts import Reply, Request
@@ -75,6 +76,7 @@ class OpenAIOptions(Value):
         taken = sorted(_RESERVED & set(extra))
         if taken:
             raise ValueError(f"{taken[0]!r} cannot be set in extra; expected only keys without an option of their own")
+        json.dumps(extra, allow_nan=False)  # raises ValueError for what is no JSON
         return extra
 
     @field_serializer("base_url")
@@ -250,7 +252,7 @@ class OpenAIInterpreter:
         import aiohttp
         import httpx2
 
-        content = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+        content = _json(body)
         try:
             async with asyncio.timeout(self.options.timeout_s):
                 headers = [*server.headers, ("Content-Length", str(len(content)))]
@@ -324,6 +326,14 @@ class OpenAIInterpreter:
         except (httpx2.InvalidURL, ValueError) as error:
             raise ConfigError(f"interpreter 'openai': a proxy in the environment is no address: {error}") from error
         return _Server(client, url, tuple(headers.items()))
+
+
+def _json(body: dict[str, Any]) -> bytes:
+    """The JSON of a body; lone surrogates are escaped, which only the slower way can."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _is_loopback(host: str) -> bool:
