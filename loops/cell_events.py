@@ -118,10 +118,10 @@ class CellEvents(LineIndex):
 
     def _named(self, before: int, lines: list[bytes]) -> list[Place | None]:
         """Take up the events of cells. The places of the other lines."""
-        by_start = _BY_START
+        by_start, named = _BY_START, lean.NAMED
         found: list[Event | _Opened | Place | None]
         try:
-            found = [by_start.get(line[2:5], _OTHER)(line) for line in lines]
+            found = [by_start.get(line[2:5] if named in line else b"", _OTHER)(line) for line in lines]
         except (msgspec.MsgspecError, RecursionError):
             found = [self._alone(number, line) for number, line in enumerate(lines, start=before + 1)]
         places = self._take_up(before, lines, found)

@@ -117,13 +117,20 @@ BY_START: Mapping[bytes, Callable[[bytes], Event]] = {
     b"ans": msgspec.json.Decoder(Stepped).decode,
     b"cal": msgspec.json.Decoder(Observed).decode,
 }
-"""Decoders by how the first key of a canonical line begins: one that knows the type need not look for it first."""
+"""Decoders by how the first key of a canonical line begins: one that knows the type need not look for it first.
+
+They take a line without its type, too: only lines with NAMED in them are theirs.
+"""
+NAMED = b'"event":"'
 
 
 def read_events(lines: bytes) -> list[Event] | None:
     """The events of some lines of cells; None where a line has to be read alone."""
     try:
-        events = [BY_START.get(line[2:5], _DECODE)(line) for line in lines.removesuffix(b"\n").split(b"\n")]
+        events = [
+            BY_START.get(line[2:5] if NAMED in line else b"", _DECODE)(line)
+            for line in lines.removesuffix(b"\n").split(b"\n")
+        ]
     except (msgspec.MsgspecError, RecursionError):
         return None
     return events if all(map(_sound, events)) else None

@@ -190,6 +190,8 @@ def test_parts_of_an_observation_are_left_to_the_contracts() -> None:
 
 @given(changed())
 @example(b'{"event":"closed","case":"a","repeat":0,"outcome":"complete","event":"stepped"}')
+@example(b'{"answers":[],"attempts":[],"case":"a","repeat":0,"status":"","step":"predict","turn":0,"usage":{}}')
+@example(b'{"calibrated":[],"case":"a","observation":{"measurement":"m"},"repeat":0,"turn":0}')
 @example(b'{"case":"a","case":"b","event":"closed","outcome":"complete","repeat":0,"repeat":1}')
 @example(b'{"case":"\xff","event":"closed","outcome":"complete","repeat":0}')
 @example(b'{"case":"a","event":"closed","measured":' + b"[" * 5000 + b"]" * 5000 + b',"outcome":"complete","repeat":0}')
