@@ -1,9 +1,8 @@
 """The client for OpenAI-compatible servers: one call of `ask` is one attempt, mapped to one Reply.
 
-openai is imported by `check`, and its HTTP client made on the first call. Requests go to that client as they are:
-waiting and retrying belong to the loop, reading to interpreters.completions, and what the package's chat method does
-beside costs three times the request. Servers that refuse a setting are adapted to once (see interpreters.wire); every
-refused send is in `Reply.sent["adapted"]`.
+A request is written here and sent by interpreters.connections, which `check` imports. Waiting and retrying belong to
+the loop, reading to interpreters.completions. Servers that refuse a setting are adapted to once (interpreters.wire);
+every refused send is in `Reply.sent["adapted"]`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import ipaddress
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote, urlsplit
 
 import msgspec
@@ -31,7 +30,7 @@ from interpreters.wire import Form, Refusal, adapted, body_of, form_of, sent_of
 if TYPE_CHECKING:
     import ssl
 
-    import httpx2
+    from interpreters.connections import Connection
 
 DEFAULT_URL = "https://api.openai.com/v1"
 _RESERVED = frozenset({"model", "messages", "stream", "n", "temperature", "top_p", "seed", "response_format"}) | {
@@ -84,14 +83,6 @@ class OpenAIOptions(Value):
         return None if base_url is None else redact(base_url)
 
 
-class _Server(NamedTuple):
-    """An open client, and where and with which headers it sends."""
-
-    client: httpx2.AsyncClient
-    url: httpx2.URL
-    headers: tuple[tuple[str, str], ...]
-
-
 class OpenAIInterpreter:
     """A model behind an OpenAI-compatible chat-completions endpoint."""
 
@@ -103,7 +94,7 @@ class OpenAIInterpreter:
         self._form = Form(options.token_parameter, options.temperature, options.output)
         self._settled = False
         self._alone = asyncio.Lock()
-        self._server: _Server | None = None
+        self._server: Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tls: ssl.SSLContext | None = None
         self._known: frozenset[str] = frozenset()
@@ -129,7 +120,8 @@ class OpenAIInterpreter:
     def check(self) -> None:
         """Check before a run that the server can be asked at all. Raises ConfigError saying what to set."""
         import httpx2
-        import openai  # noqa: F401 - slow to import, as certificates are to load: better now than while calls wait
+
+        from interpreters import connections  # noqa: F401 - slow, as loading certificates is: not while calls wait
 
         if self._tls is None:
             self._tls = httpx2.create_ssl_context()
@@ -191,7 +183,7 @@ class OpenAIInterpreter:
         """Close the connections. The interpreter can be used again; it then opens new ones."""
         server, self._server = self._server, None
         if server is not None:
-            await server.client.aclose()
+            await server.aclose()
 
     # --- settings ------------------------------------------------------------------------------------------------
 
@@ -230,7 +222,7 @@ class OpenAIInterpreter:
 
     # --- transport -----------------------------------------------------------------------------------------------
 
-    async def _ask(self, server: _Server, messages: list[dict[str, Any]], request: Request, repeat: int) -> Reply:
+    async def _ask(self, server: Connection, messages: list[dict[str, Any]], request: Request, repeat: int) -> Reply:
         """Send until the server takes the form: each refusal of a setting changes it once, and is in Reply.sent."""
         refusals: list[dict[str, Any]] = []
         for _ in range(_MAX_SENDS):
@@ -247,7 +239,7 @@ class OpenAIInterpreter:
             reply = reply.model_copy(update={"error": reply.error + hint})
         return self._archivable(reply, {**sent_of(form, self.options.temperature, body), "adapted": refusals})
 
-    async def _send(self, server: _Server, body: dict[str, Any]) -> tuple[Reply, Refusal | None]:
+    async def _send(self, server: Connection, body: dict[str, Any]) -> tuple[Reply, Refusal | None]:
         """Send once. Second: what the server says where it refuses the request itself, else None."""
         import aiohttp
         import httpx2
@@ -255,9 +247,7 @@ class OpenAIInterpreter:
         content = _json(body)
         try:
             async with asyncio.timeout(self.options.timeout_s):
-                headers = [*server.headers, ("Content-Length", str(len(content)))]
-                request = httpx2.Request("POST", server.url, headers=headers, content=content)
-                answer = await server.client.send(request)
+                answer = await server.post(content)
         except (httpx2.HTTPError, httpx2.InvalidURL, aiohttp.ClientError, OSError, ValueError) as error:
             causes = list(_causes(error))
             if any(isinstance(cause, TimeoutError) for cause in causes):
@@ -266,41 +256,37 @@ class OpenAIInterpreter:
             words = f"{type(first).__name__}: {first}" if str(first) else type(first).__name__
             return Reply(status="connection", error=clean(f"no answer from {self._url}: {words}")), None
         text = redact(answer.text, self._known)  # before anything is cut
-        if answer.is_success:
+        if 200 <= answer.status < 300:
             return read_completion(text), None
-        if answer.has_redirect_location:
+        if answer.status in (301, 302, 303, 307, 308) and "location" in answer.headers:
             where = redact(answer.headers["location"], self._known)
-            words = f"HTTP {answer.status_code}: the server sends elsewhere, to {where[:200]}; set base_url to it"
+            words = f"HTTP {answer.status}: the server sends elsewhere, to {where[:200]}; set base_url to it"
             return Reply(status="bad_request", error=clean(words)), None
-        reply = read_failure(answer.status_code, answer.headers, text)
-        refused = reply.status == "bad_request" or answer.status_code == 500
-        return reply, Refusal(answer.status_code, read_error(text)) if refused else None
+        reply = read_failure(answer.status, answer.headers, text)
+        refused = reply.status == "bad_request" or answer.status == 500
+        return reply, Refusal(answer.status, read_error(text)) if refused else None
 
-    def _connected(self) -> _Server:
-        """The client of the running event loop: connections cannot be shared between loops."""
+    def _connected(self) -> Connection:
+        """The connections of the running event loop: they cannot be shared between loops."""
         loop = asyncio.get_running_loop()
         if self._server is None or self._loop is not loop:
             self.check()
             self._known = self.secrets()
-            self._server, self._loop, self._alone = self._new_server(), loop, asyncio.Lock()
+            self._server, self._loop, self._alone = self._new_connection(), loop, asyncio.Lock()
         return self._server
 
-    def _new_server(self) -> _Server:
-        import aiohttp
+    def _new_connection(self) -> Connection:
         import httpx2
-        import openai
-        from openai._vendor.httpx_aiohttp.transport import AiohttpTransport
 
-        from interpreters.eager_request import EagerRequest
+        from interpreters import connections
 
         o, key = self.options, self._key() or "none"
-        base = self._url.rstrip("/")
         path = "/chat/completions"
         headers = {"Authorization": basic_auth(self._userinfo) if self._userinfo else f"Bearer {key}"}
         if o.api_version is not None:
             path = f"/openai/deployments/{quote(o.model, safe='')}{path}?api-version={o.api_version}"
             headers = {"api-key": key, **(headers if self._userinfo else {})}
-        url = httpx2.URL(base + path)
+        url = httpx2.URL(self._url.rstrip("/") + path)
         headers |= {
             "Host": url.netloc.decode("ascii"),
             "Accept": "application/json",
@@ -309,23 +295,18 @@ class OpenAIInterpreter:
             "User-Agent": "vcloop",
         }
         tls = self._tls or httpx2.create_ssl_context()
+        if self._proxied():
+            try:
+                return connections.Proxied(url, headers, tls)
+            except (httpx2.InvalidURL, ValueError) as error:
+                raise ConfigError(f"interpreter 'openai': a proxy in the environment is no address: {error}") from error
+        return connections.Direct(str(url), headers, tls)
 
-        def session() -> aiohttp.ClientSession:
-            connector = aiohttp.TCPConnector(ssl=tls, limit=0)  # calls at once are limited by the endpoint
-            return aiohttp.ClientSession(connector=connector, request_class=EagerRequest)
+    def _proxied(self) -> bool:
+        """Whether proxies of the environment may stand between; never between us and this machine."""
+        from urllib.request import getproxies
 
-        trusting = not _is_loopback(self._host())
-        try:  # redirects are not followed: neither key nor prompt goes where nobody pointed
-            client = openai.DefaultAioHttpClient(
-                transport=AiohttpTransport(verify=tls, client=session),  # the default one, with requests of ours
-                verify=tls,  # of proxies
-                trust_env=trusting,
-                timeout=None,
-                follow_redirects=False,
-            )
-        except (httpx2.InvalidURL, ValueError) as error:
-            raise ConfigError(f"interpreter 'openai': a proxy in the environment is no address: {error}") from error
-        return _Server(client, url, tuple(headers.items()))
+        return not _is_loopback(self._host()) and bool(getproxies())
 
 
 def _json(body: dict[str, Any]) -> bytes:

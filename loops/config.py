@@ -79,6 +79,11 @@ class Limits(Value):
     cost: Number | None = Field(default=None, gt=0)
     wall_time_s: Number | None = Field(default=None, gt=0)
 
+    @property
+    def counted(self) -> bool:
+        """Whether something but time is limited, so that calls have to be counted."""
+        return (self.calls, self.tokens, self.cost) != (None, None, None)
+
 
 class CommonConfig(Value):
     """What every run's config says: who is asked, how often, and within what limits."""

@@ -79,7 +79,7 @@ def make_all(
         n_cells = sum(map(len, cells))
         progress.prepared(n_cells)
         n = how_many(processes, works, n_cells, concurrency)
-        if n > 1 and limits.model_copy(update={"wall_time_s": None}) != Limits():
+        if n > 1 and limits.counted:
             meter = stack.enter_context(SharedMeter(limits))
         meter = meter or Meter(limits)
         for work in works:

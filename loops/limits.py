@@ -71,7 +71,7 @@ class Used(NamedTuple):
 
 
 class Meter:
-    """Counts every attempt of all runs of one start, those made before a resume included, against the limits.
+    """Counts every attempt of all runs of one start, those made before a resume included, against the limits, if any.
 
     `calls` is kept exactly. Tokens and cost are known only when a reply is there: the calls under way at that moment
     may pass the limit.
@@ -96,6 +96,8 @@ class Meter:
 
     def admit(self) -> None:
         """Count a call that is about to be made. Raises LimitReached where a limit forbids it."""
+        if not self.limits.counted:
+            return
         with self._locked():
             used = self.used
             over = refusal(self.limits, used)
@@ -110,7 +112,8 @@ class Meter:
     def add(self, reply: Reply, prices: Prices | None, *, metered: bool) -> None:
         """Count what a reply used. `metered`: its interpreter costs tokens, so that a reply without usage is one that
         a limit of tokens or cost cannot be kept with."""
-        self._count(used_by(reply, prices, metered=metered))
+        if self.limits.counted:
+            self._count(used_by(reply, prices, metered=metered))
 
     def _count(self, *more: Used) -> None:
         with self._locked():

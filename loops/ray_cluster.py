@@ -192,7 +192,7 @@ def _start_ledger(limits: Limits, works: Sequence[Work], resume: bool) -> Any:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     ledger = None
-    if limits.model_copy(update={"wall_time_s": None}) != Limits():
+    if limits.counted:
         here = NodeAffinitySchedulingStrategy(_ray().get_runtime_context().get_node_id(), soft=False)
         ledger = _ray().remote(num_cpus=0, scheduling_strategy=here)(Ledger).remote(limits)
     for work in works:

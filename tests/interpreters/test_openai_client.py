@@ -136,11 +136,14 @@ class TestReplies:
             b"SSH-2.0-OpenSSH_9.6\r\n",
             b"HTTP/1.1 999999 x\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nab",
-            b"HTTP/1.1 503 indispon\xedvel\r\nContent-Length: 2\r\n\r\n{}",
         ],
     )
     def test_a_server_that_speaks_no_http_or_breaks_off_has_given_no_answer(self, said):
         assert self.told(said).status == "connection"
+
+    def test_a_reason_in_another_charset_is_no_matter(self):
+        said = b"HTTP/1.1 503 indispon\xedvel\r\nContent-Length: 2\r\n\r\n{}"
+        assert self.told(said).status == "server_error"
 
     def test_the_charset_of_an_answer_counts(self):
         body = '{"choices": [{"message": {"content": "\u00e9"}, "finish_reason": "stop"}]}'.encode("latin-1")
@@ -635,3 +638,54 @@ def ask_one_of(script):
     (reply,), _ = ask(script)
     assert reply.status == "server_error"
     return reply
+
+
+class TestProxies:
+    """A proxy of the environment stands between us and a server elsewhere, and never between us and this machine."""
+
+    pytestmark = loopback
+
+    def asked_through_a_proxy(self, monkeypatch, script, base_url=None):
+        with FakeServer(script) as proxy:
+            monkeypatch.setenv("http_proxy", proxy.base_url.removesuffix("/v1"))
+            monkeypatch.setenv("OPENAI_API_KEY", "sk-FAKE-1")
+
+            async def talk():
+                interpreter = OpenAIInterpreter(OpenAIOptions(model="m", base_url=base_url or "http://model.test/v1"))
+                try:
+                    return await interpreter.ask(ASKED, {}, repeat=0)
+                finally:
+                    await interpreter.aclose()
+
+            return asyncio.run(talk()), proxy.received
+
+    def test_a_server_elsewhere_is_asked_through_it(self, monkeypatch) -> None:
+        reply, received = self.asked_through_a_proxy(monkeypatch, [OK])
+        assert reply.status == "ok"
+        assert [call.path for call in received] == ["http://model.test/v1/chat/completions"]
+        assert received[0].headers["host"] == "model.test"
+        assert received[0].body["model"] == "m"
+
+    @pytest.mark.parametrize(
+        ("served", "status"),
+        [
+            (failure(429, "slow", headers={"Retry-After": "7"}), "rate_limited"),
+            (failure(500, "oh"), "server_error"),
+            (Served("", 302, {"Location": "http://elsewhere.test/"}), "bad_request"),
+            (Served("Grüße".encode("latin-1"), 200, {"Content-Type": "text/html; charset=latin-1"}), "malformed"),
+            (Served(action="reset"), "connection"),
+        ],
+    )
+    def test_what_comes_through_it_is_read_as_without_it(self, monkeypatch, served, status) -> None:
+        through, _ = self.asked_through_a_proxy(monkeypatch, lambda request: served)
+        (direct,), _ = ask(lambda request: served)
+        assert through.status == direct.status == status
+        assert through.retry_after_s == direct.retry_after_s
+        if status != "connection":
+            assert through.error == direct.error
+
+    def test_this_machine_is_asked_directly(self, monkeypatch) -> None:
+        with FakeServer([OK]) as server:
+            reply, received = self.asked_through_a_proxy(monkeypatch, [], base_url=server.base_url)
+        assert reply.status == "ok"
+        assert received == []
