@@ -68,10 +68,15 @@ class Log(list[str]):
 
     def __init__(self, path: Path):
         self._file = path.open()
+        self._begun = ""
 
     def read(self) -> int:
-        """Take up what was written since; how many requests there are now."""
-        self.extend(json.loads(line)["request"] for line in self._file)
+        """Take up what was written since; how many requests there are now. A line may be there in part."""
+        while line := self._file.readline():
+            self._begun += line
+            if line.endswith("\n"):
+                self.append(json.loads(self._begun)["request"])
+                self._begun = ""
         return len(self)
 
 
