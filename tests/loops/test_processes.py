@@ -49,6 +49,14 @@ def _whatever_other_tests_have_imported(monkeypatch):
 
 
 @pytest.fixture
+def ctrl_c():
+    """SIGINT as in a terminal: in a shell's background it is ignored, and Python leaves that as it is."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def load(make_config):
     """Load the small config, for two processes unless it is said otherwise: four cases, three repeats, 36 calls."""
 
@@ -163,6 +171,7 @@ class TestServers:
             assert len(server.received) <= 9 + 1 + 4
             assert len(read_calls(tmp_path / "run").records) == len(server.received)
 
+    @pytest.mark.usefixtures("ctrl_c")
     @pytest.mark.parametrize("n", [1, 2])
     def test_ctrl_c_does_not_wait_for_a_time_that_the_server_named(self, load, tmp_path: Path, n: int) -> None:
         def serve(request: dict) -> Served:
@@ -208,6 +217,7 @@ class TestServers:
             outcome = run(load(interpreter=asking(server), limits={"wall_time_s": 0.5}), tmp_path / "run")
         assert "limits.wall_time_s" in outcome.record.reason
 
+    @pytest.mark.usefixtures("ctrl_c")
     def test_ctrl_c_lets_calls_under_way_end(self, load, tmp_path: Path) -> None:
         def serve(request: dict) -> Served:
             return good(request)._replace(delay_s=0.3)
