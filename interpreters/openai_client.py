@@ -130,6 +130,8 @@ class OpenAIInterpreter:
             httpx2.URL(self._url)
         except httpx2.InvalidURL as error:
             raise ConfigError(f"interpreter 'openai': base_url {self._url!r}: {error}") from error
+        if self._proxied():
+            import openai  # noqa: F401 - slow, too
         key = self._key()
         if key is None and self._userinfo is None and not _is_loopback(host):
             raise ConfigError(

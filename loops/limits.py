@@ -107,7 +107,8 @@ class Meter:
 
     def past(self, attempts: Iterable[Reply], prices: Prices | None) -> None:
         """Count what an archive already holds."""
-        self._count(*(used_by(reply, prices, metered=False, calls=1) for reply in attempts))
+        if self.limits.counted:
+            self._count(used_before(attempts, prices))
 
     def add(self, reply: Reply, prices: Prices | None, *, metered: bool) -> None:
         """Count what a reply used. `metered`: its interpreter costs tokens, so that a reply without usage is one that
@@ -115,9 +116,9 @@ class Meter:
         if self.limits.counted:
             self._count(used_by(reply, prices, metered=metered))
 
-    def _count(self, *more: Used) -> None:
+    def _count(self, more: Used) -> None:
         with self._locked():
-            self.used = total([self.used, *more])
+            self.used = total([self.used, more])
 
 
 def refusal(limits: Limits, used: Used) -> str:
@@ -145,6 +146,11 @@ def used_by(reply: Reply, prices: Prices | None, *, metered: bool, calls: int = 
         cost_of(usage, prices) or Decimal(0),
         int(metered and unmetered(reply)),
     )
+
+
+def used_before(attempts: Iterable[Reply], prices: Prices | None) -> Used:
+    """What the attempts that an archive holds used. Whether they said so is no matter any more."""
+    return total(used_by(reply, prices, metered=False, calls=1) for reply in attempts)
 
 
 def total(parts: Iterable[Used]) -> Used:

@@ -20,7 +20,7 @@ from loops.archive import read_run
 from loops.config import Limits, Prices
 from loops.engine import Outcome, check_all
 from loops.ledger import Ledger
-from loops.limits import LimitReached, Meter, used_by
+from loops.limits import LimitReached, Meter, used_before, used_by
 from loops.runner import Job, works_of
 from loops.simulate import Planned
 from loops.units import Made, MemberUnit, Place, RunUnit, make_member, make_run, run_unit, share, unshare
@@ -198,10 +198,9 @@ def _start_ledger(limits: Limits, works: Sequence[Work], resume: bool) -> Any:
     for work in works:
         with work.archive:
             work.begin(resume)
-            meter = Meter(limits)
-            meter.past(work.archive.past, work.config.interpreter.prices)
             if ledger is not None:
-                _ray().get(ledger.start.remote(work.record.name, meter.used))
+                used = used_before(work.archive.past, work.config.interpreter.prices)
+                _ray().get(ledger.start.remote(work.record.name, used))
     return ledger
 
 
@@ -234,8 +233,7 @@ class _LedgerMeter(Meter):
             raise LimitReached(over)
 
     def past(self, attempts: Iterable[Reply], prices: Prices | None) -> None:
-        super().past(attempts, prices)
-        self._ask(self._ledger.start.remote(self._run, self.used))
+        self._ask(self._ledger.start.remote(self._run, used_before(attempts, prices)))
 
     def add(self, reply: Reply, prices: Prices | None, *, metered: bool) -> None:
         self._ledger.add.remote(self._run, used_by(reply, prices, metered=metered))
