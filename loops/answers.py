@@ -55,10 +55,10 @@ class Answers:
     def add(self, new: Sequence[Answer]) -> int:
         """Append answers. The entry of the first."""
         first, readouts, heads, nan = len(self.head), self.readouts, self.heads, math.nan
-        self.readout.extend([readouts[a.readout] for a in new])
-        self.head.extend([heads[a.label, a.status, a.reason] for a in new])
-        self.value.extend([nan if a.value is None else a.value for a in new])
-        self.confidence.extend([nan if a.confidence is None else a.confidence for a in new])
+        self.readout.fromlist([readouts[a.readout] for a in new])
+        self.head.fromlist([heads[a.label, a.status, a.reason] for a in new])
+        self.value.fromlist([nan if a.value is None else a.value for a in new])
+        self.confidence.fromlist([nan if a.confidence is None else a.confidence for a in new])
         stated = [a.probabilities for a in new]
         if stated.count(None) < len(stated):
             self.probabilities |= {n: p for n, p in enumerate(stated, start=first) if p is not None}

@@ -6,6 +6,7 @@ Cells with the same marks are read alike, so that this is settled once for all o
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ class _Opened(msgspec.Struct, tag_field="event", tag="opened", gc=False):
     case: _Case
 
 
+_KINDS: Mapping[type, int] = {kind: number for number, kind in enumerate((Stepped, Observed, Selected, Closed))}
 _OTHER: Callable[[bytes], Event | _Opened] = msgspec.json.Decoder(Event | _Opened).decode
 _BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened]] = {
     **lean.BY_START,
@@ -121,7 +123,7 @@ class CellEvents(LineIndex):
         by_start, named = _BY_START, lean.NAMED
         found: list[Event | _Opened | Place | None]
         try:
-            found = [by_start.get(line[2:5] if named in line else b"", _OTHER)(line) for line in lines]
+            found = [by_start.get(line[2:5] if line.rfind(named) >= 0 else b"", _OTHER)(line) for line in lines]
         except (msgspec.MsgspecError, RecursionError):
             found = [self._alone(number, line) for number, line in enumerate(lines, start=before + 1)]
         places = self._take_up(before, lines, found)
@@ -146,48 +148,50 @@ class CellEvents(LineIndex):
             check_names(self.path, number, place, event.case, event.repeat)
         return event
 
-    def _take_up(self, before: int, lines: Sequence[bytes], found: Sequence[Any]) -> list[Place | None]:
-        """Append events to the columns. The places of what is no event of a cell, None for all others."""
-        places: list[Place | None] = [None] * len(found)
-        stepped, cells, marks, refs = list[Stepped](), list[int](), list[int](), list[int]()
-        mark_of, observations, first, repeats = self._marks, self.observations, self._first, self._repeats
-        examples = self._examples
-        step = len(self.steps)
-        for n, event in enumerate(found):
-            kind = type(event)
-            if kind is Observed and event.observation.parts:  # they have checks of their own
-                event = self._alone(before + n + 1, lines[n])
-                kind = type(event)
-            if kind is Stepped:
-                mark = mark_of[event.step, event.turn]
-                refs.append(step)
-                step += 1
-                stepped.append(event)
-            elif kind is Observed:
-                seen = event.observation
-                mark = mark_of[event.turn, seen.measurement, "observed"]
-                refs.append(observations[seen])
-            elif kind is Selected:
-                mark = mark_of[event.turn, event.measurement, "selected"]
-                refs.append(len(event.refused))
-            elif kind is Closed:
-                mark = mark_of[event.outcome, event.measured]
-                refs.append(0)
-            else:
-                places[n] = Place(event.case.id, None) if kind is _Opened else event
-                continue
-            if mark == len(examples):
-                examples.append(event)
-            marks.append(mark)
-            start, repeat = first.get(event.case), event.repeat
-            if start is None:
-                places[n] = Place(event.case, repeat)
-            cells.append(NOWHERE if start is None or not 0 <= repeat < repeats else start + repeat)
+    def _take_up(self, before: int, lines: Sequence[bytes], found: list[Any]) -> list[Place | None]:
+        """Append events to the columns, kind by kind. The places of what is no event of a cell, None for all others."""
+        for n in [n for n, event in enumerate(found) if type(event) is Observed and event.observation.parts]:
+            found[n] = self._alone(before + n + 1, lines[n])  # parts have checks of their own
+        kinds = np.array([_KINDS.get(type(event), len(_KINDS)) for event in found], dtype=np.int8)
+        order = np.argsort(kinds, kind="stable")
+        sorted_ = [found[n] for n in order.tolist()]
+        ends = np.cumsum(np.bincount(kinds, minlength=len(_KINDS))).tolist()
+        stepped, observed, selected, closed = (sorted_[a:b] for a, b in itertools.pairwise([0, *ends[: len(_KINDS)]]))
+        n_events, places = ends[len(_KINDS) - 1], list[Place | None]([None] * len(found))
+        for n, event in zip(order[n_events:].tolist(), sorted_[n_events:], strict=True):
+            places[n] = Place(event.case.id, None) if type(event) is _Opened else event
+
+        marks = self._marked(stepped, [(e.step, e.turn) for e in stepped])
+        marks += self._marked(observed, [(e.turn, e.observation.measurement, "observed") for e in observed])
+        marks += self._marked(selected, [(e.turn, e.measurement, "selected") for e in selected])
+        marks += self._marked(closed, [(e.outcome, e.measured) for e in closed])
+        step, observations = len(self.steps), self.observations
+        refs = list(range(step, step + len(stepped)))
+        refs += [observations[e.observation] for e in observed]
+        refs += [len(e.refused) for e in selected]
+        refs += [0] * len(closed)
         self.steps.add(stepped)
-        self._cell.extend(cells)
-        self._mark.extend(marks)
-        self._ref.extend(refs)
+
+        first, repeats, unknown = self._first.get, self._repeats, NOWHERE - self._repeats
+        events = sorted_[:n_events]
+        cells = [first(e.case, unknown) + e.repeat if 0 <= e.repeat < repeats else NOWHERE for e in events]
+        if cells and min(cells) < 0:
+            for n, event in zip(order[:n_events].tolist(), events, strict=True):
+                if event.case not in self._first:
+                    places[n] = Place(event.case, event.repeat)
+        back = np.argsort(order[:n_events])
+        for column, new in ((self._cell, cells), (self._mark, marks), (self._ref, refs)):
+            column.frombytes(np.array(new, dtype=column.typecode)[back].tobytes())
         return places
+
+    def _marked(self, events: Sequence[Event], keys: Sequence[tuple[Any, ...]]) -> list[int]:
+        """The mark of each event, by what marks it."""
+        mark_of, examples = self._marks, self._examples
+        marks = [mark_of[key] for key in keys]
+        if len(mark_of) > len(examples):
+            by_mark = dict(zip(marks, events, strict=True))
+            examples += [by_mark[mark] for mark in range(len(examples), len(mark_of))]
+        return marks
 
 
 def _plan(events: Sequence[Event], review: bool) -> Plan:

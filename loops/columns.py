@@ -132,9 +132,10 @@ class Columns:
 
     def marks(self, where: NDArray[np.bool_]) -> dict[str, Marks]:
         """Every row as marks of the readouts chosen by a mask."""
-        case, truth = (column.astype(np.intp)[where] for column in (self.case, self.truth))
+        kept = slice(None) if where.all() else np.flatnonzero(where)
+        case, truth = (column[kept].astype(np.intp) for column in (self.case, self.truth))
         return {
-            name: Marks(case, truth, row.label.astype(np.intp)[where], row.error[where])
+            name: Marks(case, truth, row.label[kept].astype(np.intp), row.error[kept])
             for name, row in self.rows.items()
         }
 

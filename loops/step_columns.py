@@ -32,13 +32,13 @@ class StepColumns:
         """Append steps and their answers."""
         ends, names, sizes = self.ends, self.names, [len(s.answers) for s in new]
         first = self.answers.add([a for s in new for a in s.answers])
-        self.first.extend(list(accumulate(sizes, initial=first))[:-1])
-        self.size.extend(sizes)
-        self.name.extend([names[s.step] for s in new])
-        self.end.extend([ends[s.status, s.attempts] for s in new])
+        self.first.fromlist(list(accumulate(sizes, initial=first))[:-1])
+        self.size.fromlist(sizes)
+        self.name.fromlist([names[s.step] for s in new])
+        self.end.fromlist([ends[s.status, s.attempts] for s in new])
         used = [s.usage for s in new]
-        self.prompt.extend([UNKNOWN if u.prompt_tokens is None else u.prompt_tokens for u in used])
-        self.completion.extend([UNKNOWN if u.completion_tokens is None else u.completion_tokens for u in used])
+        self.prompt.fromlist([UNKNOWN if u.prompt_tokens is None else u.prompt_tokens for u in used])
+        self.completion.fromlist([UNKNOWN if u.completion_tokens is None else u.completion_tokens for u in used])
         self.unmetered += [s.unmetered for s in new]
 
     def step(self, number: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.contracts import Usage
 from evidence.journal import call_of
@@ -43,13 +44,13 @@ class Totals:
         ends, counts = np.unique(np.asarray(steps.end)[numbers], return_counts=True)
         for end, n in zip(ends.tolist(), counts.tolist(), strict=True):
             self._ended[steps.ends.things[end]] += n
-        self._unmetered += sum([steps.unmetered[n] for n in numbers])
+        self._unmetered += sum([steps.unmetered[n] for n in numbers]) if any(steps.unmetered) else 0
         prompt, completion = (np.asarray(c)[numbers] for c in (steps.prompt, steps.completion))
-        self._prompt = _sum(self._prompt, *prompt[prompt != UNKNOWN].tolist())
-        self._completion = _sum(self._completion, *completion[completion != UNKNOWN].tolist())
+        self._prompt = _sum(self._prompt, _total(prompt[prompt != UNKNOWN]))
+        self._completion = _sum(self._completion, _total(completion[completion != UNKNOWN]))
         priced = (prompt != UNKNOWN) & (completion != UNKNOWN)
-        self._priced_prompt += sum(prompt[priced].tolist())
-        self._priced_completion += sum(completion[priced].tolist())
+        self._priced_prompt += _total(prompt[priced]) or 0
+        self._priced_completion += _total(completion[priced]) or 0
 
     def take(self, usages: Sequence[Usage]) -> None:
         """Add tokens alone."""
@@ -105,6 +106,13 @@ def _sum(*numbers: int | None) -> int | None:
     """The sum of those that are known; None where none is."""
     known = [number for number in numbers if number is not None]
     return sum(known) if known else None
+
+
+def _total(tokens: NDArray[np.int64]) -> int | None:
+    """The sum of a column, (n,), in halves that cannot overflow; None where it is empty."""
+    if not len(tokens):
+        return None
+    return (int((tokens >> 32).sum()) << 32) + int((tokens & 0xFFFFFFFF).sum())
 
 
 def open_usage(calls: Path, done: Container[tuple[str, int | None]], prices: Prices | None) -> dict[str, Any]:

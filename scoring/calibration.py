@@ -57,14 +57,18 @@ def calibration(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) ->
     if not p.size:
         return Calibration(0, None, None, _bins(np.zeros(0), np.zeros(0, dtype=bool), bins))
     _check(p, true)
-    n = len(p)
-    hit = np.zeros(p.shape)
-    hit[np.arange(n), true] = 1.0
-    curve = _bins(p.max(axis=1), p.argmax(axis=1) == true, bins)
+    n, by_class = len(p), np.ascontiguousarray(p.T)
+    confidence, answer = by_class[0].copy(), np.zeros(n, dtype=np.intp)
+    for number, chance in enumerate(by_class[1:], start=1):
+        larger = chance > confidence
+        confidence[larger], answer[larger] = chance[larger], number
+    curve = _bins(confidence, answer == true, bins)
     ece = sum(
         b.n * abs(b.accuracy - b.confidence) for b in curve if b.accuracy is not None and b.confidence is not None
     )
-    return Calibration(n, float(((p - hit) ** 2).sum(axis=1).mean()), ece / n, curve)
+    off = by_class
+    off[true, np.arange(n)] -= 1.0
+    return Calibration(n, float(np.square(off).sum(axis=0).mean()), ece / n, curve)
 
 
 def confidence_calibration(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> Calibration:
