@@ -9,7 +9,18 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from evidence.contracts import Case, CaseFile, EvidenceSetting, Figure, Observation, Prediction, Table, Text, Truth
+from evidence.contracts import (
+    Case,
+    CaseFile,
+    EvidenceSetting,
+    Figure,
+    Labelled,
+    Observation,
+    Prediction,
+    Readout,
+    Table,
+    Text,
+)
 from evidence.errors import ContractError, DataError
 from evidence.values import canonical_json, sha256_of
 
@@ -49,10 +60,10 @@ def run_checks(checks: Sequence[Callable[[Any], None]], subject: Any) -> list[Ch
     return results
 
 
-def check_truth(case: Case, truth: Sequence[Truth]) -> None:
+def check_truth(readouts: Sequence[Readout], truth: Sequence[Labelled]) -> None:
     """Raise ContractError unless truth answers every readout, in order, with the label that its value has."""
-    _same("truth", [t.readout for t in truth], [r.id for r in case.readouts])
-    for readout, answer in zip(case.readouts, truth, strict=True):
+    _same("truth", [t.readout for t in truth], [r.id for r in readouts])
+    for readout, answer in zip(readouts, truth, strict=True):
         if answer.label not in readout.labels:
             raise ContractError(f"truth of {readout.id!r} is {answer.label!r}; expected one of {list(readout.labels)}")
         if readout.numeric and (answer.value is None or readout.classify(answer.value) != answer.label):
@@ -78,6 +89,14 @@ def check_predictions(what: str, readouts: Sequence[str], predictions: Sequence[
     for p in predictions:
         if not (math.isfinite(p.mean) and math.isfinite(p.sd)):
             raise ContractError(f"{what} of {p.readout!r} is not finite: mean {p.mean}, sd {p.sd}")
+
+
+def check_predicted(readouts: Sequence[Readout], predicted: Iterable[str]) -> None:
+    """Raise ContractError where a readout that is predicted is categorical: a number stands for none of its labels."""
+    categorical = {r.id for r in readouts if not r.numeric}
+    wrong = sorted(categorical.intersection(predicted)) if categorical else []
+    if wrong:
+        raise ContractError(f"readout {wrong[0]!r} is categorical, and there is a prediction of its value")
 
 
 def _same(what: str, got: object, expected: object) -> None:
@@ -168,7 +187,7 @@ def check_truth_is_whole(subject: SettingUnderTest) -> None:
     """Truth answers every readout, in order, with the label that its value has."""
     setting = subject.open(subject.case_file)
     for case in setting.cases():
-        check_truth(case, setting.truth(case))
+        check_truth(case.readouts, setting.truth(case))
 
 
 def check_responses_share_no_target(subject: SettingUnderTest) -> None:

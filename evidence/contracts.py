@@ -19,6 +19,34 @@ NUMERIC_LABELS: tuple[str, str, str] = ("down", "near zero", "up")
 """The three classes of a numeric readout, from its continuous change and its threshold."""
 
 
+def classes(changes: Sequence[float], limits: Sequence[float]) -> list[str]:
+    """The class of each continuous change by a threshold of its own; values exactly at it are near zero."""
+    down, near_zero, up = NUMERIC_LABELS
+    return [up if x > limit else down if x < -limit else near_zero for x, limit in zip(changes, limits, strict=True)]
+
+
+class Stated(Protocol):
+    """What is stated of a change: the fields of a `Prediction` that decide its class."""
+
+    @property
+    def mean(self) -> float: ...  # noqa: D102
+    @property
+    def sd(self) -> float: ...  # noqa: D102
+    @property
+    def dof(self) -> float | None: ...  # noqa: D102
+
+
+class Labelled(Protocol):
+    """What is said of a readout: the fields of a `Truth` that are checked."""
+
+    @property
+    def readout(self) -> str: ...  # noqa: D102
+    @property
+    def label(self) -> str: ...  # noqa: D102
+    @property
+    def value(self) -> float | None: ...  # noqa: D102
+
+
 class Readout(Value):
     """One output that is asked for and scored.
 
@@ -53,9 +81,9 @@ class Readout(Value):
         limit = self.threshold if threshold is None else threshold
         if limit is None:
             raise TypeError(f"readout {self.id!r} is categorical: it has no threshold to classify with")
-        return NUMERIC_LABELS[1 + (change > limit) - (change < -limit)]
+        return classes((change,), (limit,))[0]
 
-    def decide(self, prediction: Prediction, threshold: float | None = None) -> str:
+    def decide(self, prediction: Stated, threshold: float | None = None) -> str:
         """The class that a prediction stands for.
 
         The most probable class where the prediction carries the shape of its distribution (`dof`), which maximises the

@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from evidence.contracts import Case
 from evidence.errors import ArchiveError
 from interpreters.reply import SUM_TOLERANCE
 from loops.answers import Answers, spans
+from loops.opened import Asked
 from loops.step_columns import StepColumns
 
 
 class Questions:
-    """What a case asks: the ids of its readouts, and for each the labels that are options.
+    """What cases ask in a run: the ids of the readouts, and for each the labels that are options.
 
     `codes` are the numbers of the ids, `kinds` those of the options, among those of the run.
     """
 
-    def __init__(self, case: Case, answers: Answers):
-        self.case = case.id
-        self.names = tuple([r.id for r in case.readouts])
+    def __init__(self, asked: Asked, answers: Answers):
+        self.asked = asked
+        self.names = asked.names
         self.codes = [answers.readouts[name] for name in self.names]
-        self.kinds = [answers.options[r.labels] for r in case.readouts]
+        self.kinds = [answers.options[r.labels] for r in asked.readouts]
         self._answers = answers
 
     def check(self, steps: Sequence[int], of: StepColumns) -> None:
@@ -44,20 +45,17 @@ class Questions:
                     )
 
 
-def all_fit(asked: Sequence[tuple[Questions, Sequence[int]]], of: StepColumns) -> bool:
-    """Whether `Questions.check` takes all of these steps, settled for all at once."""
-    cases, which, steps = list[Questions](), list[int](), list[int]()
-    for case, own in asked:
-        if not cases or cases[-1] is not case:
-            cases.append(case)
-        which += [len(cases) - 1] * len(own)
-        steps += own
-    answers, width = of.answers, np.array([len(case.names) for case in cases], dtype=np.intp)
-    codes = np.array([code for case in cases for code in case.codes], dtype=np.intp)
-    kinds = np.array([kind for case in cases for kind in case.kinds], dtype=np.intp)
+def all_fit(questions: Sequence[Questions], which: NDArray[np.intp], steps: NDArray[np.intp], of: StepColumns) -> bool:
+    """Whether `Questions.check` takes all of these steps, settled for all at once.
+
+    steps (n,): their numbers; which (n,): the place of the questions that each answers.
+    """
+    answers, width = of.answers, np.array([len(case.names) for case in questions], dtype=np.intp)
+    codes = np.array([code for case in questions for code in case.codes], dtype=np.intp)
+    kinds = np.array([kind for case in questions for kind in case.kinds], dtype=np.intp)
     size = np.asarray(of.size)[steps]
     given = np.flatnonzero(size)
-    case_of, first, size = np.array(which, dtype=np.intp)[given], np.asarray(of.first)[steps][given], size[given]
+    case_of, first, size = which[given], np.asarray(of.first)[steps][given], size[given]
     if (size != width[case_of]).any():
         return False
     entries, at = spans(first, size), spans((np.cumsum(width) - width)[case_of], size)

@@ -32,6 +32,18 @@ Head = tuple[str | None, str, str]
 """Label, status and reason of an answer: what it says beside its numbers. Most answers of a run share a few."""
 
 
+class _Plain(dict[str | None, int]):
+    """The numbers of heads with status "answered" and no reason, by label: most are such, and need no key of three."""
+
+    def __init__(self, heads: Numbers[Head]):
+        super().__init__()
+        self._heads = heads
+
+    def __missing__(self, label: str | None) -> int:
+        number = self[label] = self._heads[label, "answered", ""]
+        return number
+
+
 class Answers:
     """Answers by entry: the number of the readout's id and of the head, value and confidence (NaN for none).
 
@@ -42,6 +54,7 @@ class Answers:
     def __init__(self) -> None:
         self.readouts: Numbers[str] = Numbers()
         self.heads: Numbers[Head] = Numbers()
+        self._plain = _Plain(self.heads)
         self.options: Numbers[tuple[str, ...]] = Numbers()
         self.readout, self.head = array("i"), array("i")
         self.value, self.confidence = array("d"), array("d")
@@ -54,9 +67,14 @@ class Answers:
 
     def add(self, new: Sequence[Answer]) -> int:
         """Append answers. The entry of the first."""
-        first, readouts, heads, nan = len(self.head), self.readouts, self.heads, math.nan
+        first, readouts, heads, plain, nan = len(self.head), self.readouts, self.heads, self._plain, math.nan
         self.readout.fromlist([readouts[a.readout] for a in new])
-        self.head.fromlist([heads[a.label, a.status, a.reason] for a in new])
+        self.head.fromlist(
+            [
+                plain[a.label] if a.status == "answered" and not a.reason else heads[a.label, a.status, a.reason]
+                for a in new
+            ]
+        )
         self.value.fromlist([nan if a.value is None else a.value for a in new])
         self.confidence.fromlist([nan if a.confidence is None else a.confidence for a in new])
         stated = [a.probabilities for a in new]

@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -373,16 +374,27 @@ def read_calls(folder: Path) -> Calls:
     return read_call_journal(folder / "calls.jsonl")
 
 
+_SHA256 = re.compile("[0-9a-f]{64}")
+
+
 def read_blob(folder: Path, sha256: str) -> bytes:
     """The bytes of a blob, checked against their name. Raises ArchiveError."""
-    if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+    if _SHA256.fullmatch(sha256) is None:
         raise ArchiveError(f"{folder}: {sha256!r} is not the sha256 of a blob")
     path = f"{folder}/blobs/{sha256}"
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs as much as the reading
-            data = file.read()
+        data = _bytes_of(path)
     except OSError as error:
         raise ArchiveError(f"blob {path} cannot be read: {error.strerror}") from error
     if sha256_of(data) != sha256:
         raise ArchiveError(f"blob {path} is damaged: its content has the sha256 {sha256_of(data)}")
     return data
+
+
+def _bytes_of(path: str) -> bytes:
+    """What a file holds; a file object, or a path, costs as much as the reading of a small one."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)

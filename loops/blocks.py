@@ -7,7 +7,11 @@ from array import array
 from collections.abc import Sequence
 
 from evidence.contracts import Prediction
-from loops.cells import Cell
+from loops import lean
+from loops.opened import Asked
+from loops.ways import Way
+
+Predictions = Sequence[Prediction] | Sequence[lean.Prediction]
 
 SIMULATED = "simulator alone"
 ADAPTED = "simulator + adapter"
@@ -37,24 +41,33 @@ class Predicted:
                 column.extend(array("d", [math.nan]) * lacking)
 
 
-class Coded:
-    """The readouts of a case in codes; `codes` are those of the run, to which its labels are added."""
+class Codes:
+    """What cases ask in codes; `codes` are those of the run, to which the labels are added."""
 
-    def __init__(self, cell: Cell, number: int, codes: dict[str, int]):
-        readouts = cell.case.readouts
-        for readout in readouts:
+    def __init__(self, asked: Asked, codes: dict[str, int]):
+        for readout in asked.readouts:
             for label in readout.labels:
                 codes.setdefault(label, len(codes))
-        self.case = cell.case
+        self.asked = asked
         self.codes = codes
-        self.names = [r.id for r in readouts]
-        self.width = array("h", [len(r.labels) for r in readouts])
-        self.number = array("i", [number]) * len(readouts)
-        self.truth = array("h", [codes[t.label] for t in cell.truth])
-        self.place = array("h", [r.labels.index(t.label) for r, t in zip(readouts, cell.truth, strict=True)])
-        self.threshold = array("d", [_nan(r.threshold) for r in readouts])
-        self.value = array("d", [_nan(t.value) for t in cell.truth])
-        self.numeric = all(r.numeric for r in readouts)
+        self.width = array("h", [len(r.labels) for r in asked.readouts])
+        self.places = [{label: n for n, label in enumerate(r.labels)} for r in asked.readouts]
+        self.threshold = array("d", [_nan(r.threshold) for r in asked.readouts])
+        self.zeros = [0.0] * len(asked.names)
+        self.near_zero = [codes[r.classify(0.0)] for r in asked.readouts] if asked.numeric else []
+
+
+class Coded:
+    """A case in codes: its number in the run, its truth, and the blocks of the cells that measured the same."""
+
+    def __init__(self, way: Way, number: int, codes: Codes):
+        truth, code = way.truth, codes.codes
+        self.case = way.case
+        self.codes = codes
+        self.number = array("i", [number]) * len(truth)
+        self.truth = array("h", [code[t.label] for t in truth])
+        self.place = array("h", [places[t.label] for places, t in zip(codes.places, truth, strict=True)])
+        self.value = array("d", [_nan(t.value) for t in truth])
         self.blocks: dict[tuple[str, ...], int] = {}
 
 
@@ -76,44 +89,41 @@ class Blocks:
         for predicted in (*self.rows.values(), *self.baselines.values()):
             predicted.fill(len(self.truth))
 
-    def add(self, coded: Coded, cell: Cell) -> int:
+    def add(self, coded: Coded, way: Way) -> int:
         """The number of a new block, that of a cell which measured what none of its case did before."""
-        number = coded.blocks[cell.measured] = len(self.start)
+        number = coded.blocks[way.measured] = len(self.start)
+        codes, names = coded.codes, coded.codes.asked.names
         self.number.append(coded.number[0])
         self.start.append(len(self.truth))
-        self.size.append(len(coded.names))
-        if cell.simulated:
-            self._add_predicted(self.rows, SIMULATED, coded, cell.simulated)
-        if coded.numeric:
-            zeros = [0.0] * len(coded.names)
-            near_zero = [coded.codes[r.classify(0.0)] for r in coded.case.readouts]
-            self._row(self.rows, CONSTANT).add(near_zero, zeros, zeros)
-        if cell.adapted:
-            self._add_predicted(self.rows, ADAPTED, coded, cell.adapted)
-        for name, predictions in cell.baselines.items():
-            self._add_predicted(self.baselines, name, coded, predictions)
+        self.size.append(len(names))
+        if way.simulated:
+            self._add_predicted(self.rows, SIMULATED, codes, way.simulated)
+        if codes.asked.numeric:
+            self._row(self.rows, CONSTANT).add(codes.near_zero, codes.zeros, codes.zeros)
+        if way.adapted:
+            self._add_predicted(self.rows, ADAPTED, codes, way.adapted)
+        for name, predictions in way.baselines.items():
+            self._add_predicted(self.baselines, name, codes, predictions)
         self.case.extend(coded.number)
         self.truth.extend(coded.truth)
         self.place.extend(coded.place)
-        self.width.extend(coded.width)
-        self.threshold.extend(coded.threshold)
+        self.width.extend(codes.width)
+        self.threshold.extend(codes.threshold)
         self.value.extend(coded.value)
-        self.queried.extend([name in cell.queried for name in coded.names])
+        self.queried.extend([name in way.queried for name in names])
         return number
 
-    def _add_predicted(
-        self, rows: dict[str, Predicted], name: str, coded: Coded, predictions: Sequence[Prediction]
-    ) -> None:
+    def _add_predicted(self, rows: dict[str, Predicted], name: str, codes: Codes, predictions: Predictions) -> None:
         """Predictions by the readout they name; a readout without one is missing."""
-        row, codes, readouts = self._row(rows, name), coded.codes, coded.case.readouts
-        if [p.readout for p in predictions] == coded.names:
-            labels = [codes[r.decide(p)] for r, p in zip(readouts, predictions, strict=True)]
-            row.add(labels, [p.mean for p in predictions], [p.sd for p in predictions])
+        row, code, asked = self._row(rows, name), codes.codes, codes.asked
+        if tuple([p.readout for p in predictions]) == asked.names:
+            labels, means = asked.decide(predictions)
+            row.add([code[label] for label in labels], means, [p.sd for p in predictions])
             return
         by_readout = {p.readout: p for p in predictions}
-        given = [by_readout.get(name) for name in coded.names]
+        given = [by_readout.get(name) for name in asked.names]
         row.add(
-            [MISSING if p is None else codes[r.decide(p)] for r, p in zip(readouts, given, strict=True)],
+            [MISSING if p is None else code[r.decide(p)] for r, p in zip(asked.readouts, given, strict=True)],
             [math.nan if p is None else p.mean for p in given],
             [math.nan if p is None else p.sd for p in given],
         )

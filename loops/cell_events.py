@@ -1,16 +1,16 @@
 """events.jsonl read once, from front to back: of the events of cells only columns stay, one entry a line.
 
-Lines of a cell are its marks: what of each event decides which steps of the cell count and whether the cell is whole.
-Cells with the same marks are read alike, so that this is settled once for all of them (`Plan`).
+A line has a mark: what of its event decides which steps of the cell count and whether the cell is whole. Cells with the
+same marks are read alike, so that this is settled once for all of them (`Plan`).
 """
 
 from __future__ import annotations
 
 import itertools
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,36 +42,36 @@ class Plan(NamedTuple):
     selected: tuple[int, ...]
 
 
-class CellLines(NamedTuple):
-    """The lines of a cell: marks, and for each the number of its step or observation, or how many were refused."""
-
-    repeat: int
-    marks: tuple[int, ...]
-    refs: list[int]
-
-
 class _Case(msgspec.Struct, gc=False):
     id: str
 
 
-class _Opened(msgspec.Struct, tag_field="event", tag="opened", gc=False):
+class _Opened(msgspec.Struct, gc=False):
     """What a line that opens a case says of its place; the rest of it is read when the case is."""
 
     case: _Case
+    event: Literal["opened"]
 
 
 _KINDS: Mapping[type, int] = {kind: number for number, kind in enumerate((Stepped, Observed, Selected, Closed))}
-_OTHER: Callable[[bytes], Event | _Opened] = msgspec.json.Decoder(Event | _Opened).decode
-_BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened]] = {
-    **lean.BY_START,
-    b"ada": msgspec.json.Decoder(_Opened).decode,
-}
+_OPENED = msgspec.json.Decoder(_Opened).decode
+_BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened]] = {**lean.BY_START, b"ada": _OPENED}
+
+
+def _decode(line: bytes) -> Event | _Opened:
+    try:
+        return lean.decode(line)
+    except msgspec.ValidationError:
+        return _OPENED(line)
 
 
 class CellEvents(LineIndex):
     """The events of all cells in columns, and, as an index, where the lines are that open cases.
 
-    Raises ArchiveError for lines that are no events or of a case that the run does not have.
+    `cell`: the number of each cell that has lines (that of its case times the repeats, plus its own repeat), ascending.
+    Its lines are those of `mark` and `ref` from its `start` to the next one's: their marks, and of each the number of
+    its step or observation, or how many were refused. Raises ArchiveError for lines that are no events or of a case
+    that the run does not have.
     """
 
     def __init__(self, path: Path, cases: Sequence[str], repeats: int, *, review: bool):
@@ -80,50 +80,42 @@ class CellEvents(LineIndex):
         self.observations: Numbers[lean.Observation] = Numbers()
         self._marks: Numbers[tuple[Any, ...]] = Numbers()
         self._examples: list[Event] = []
-        self._plans: dict[tuple[int, ...], Plan] = {}
+        self.plans: list[Plan] = []
+        self._plan_of: Numbers[bytes] = Numbers()
         self._repeats = repeats
         self._review = review
         self._first = {case: number * repeats for number, case in enumerate(cases)}
         self._cell, self._mark, self._ref = array("q"), array("i"), array("q")
         with rare_collection():
             super().__init__(path, cases)
-        self._sort(len(cases))
+        self._sort()
 
-    def cells(self, case: int) -> Iterator[CellLines]:
-        """The repeats of a case, by its number in the run, that have lines."""
-        first, last = self._of_case[case], self._of_case[case + 1]
-        starts = self._starts[first : last + 1]
-        low, high = starts[0], starts[-1]
-        marks, refs = self._mark[low:high].tolist(), self._ref[low:high].tolist()
-        for n in range(last - first):
-            a, b = starts[n] - low, starts[n + 1] - low
-            yield CellLines(self._cells[first + n] - case * self._repeats, tuple(marks[a:b]), refs[a:b])
+    def plans_of(self, first: int, last: int) -> list[int]:
+        """How to read the cells from one place of `cell` to another: numbers among `plans`."""
+        marks, starts = self.mark[self.start[first] : self.start[last]], self.start[first : last + 1]
+        text, ends = marks.tobytes(), ((starts - starts[0]) * marks.itemsize).tolist()
+        numbers = [self._plan_of[text[a:b]] for a, b in itertools.pairwise(ends)]
+        for new in self._plan_of.things[len(self.plans) :]:
+            found = np.frombuffer(new, dtype=marks.dtype).tolist()
+            self.plans.append(_plan([self._examples[mark] for mark in found], self._review))
+        return numbers
 
-    def plan(self, marks: tuple[int, ...]) -> Plan:
-        """How to read a cell with these marks."""
-        plan = self._plans.get(marks)
-        if plan is None:
-            plan = self._plans[marks] = _plan([self._examples[mark] for mark in marks], self._review)
-        return plan
-
-    def _sort(self, n_cases: int) -> None:
+    def _sort(self) -> None:
         """Put the lines of each cell together, in the order written, cells in the order of cases and repeats."""
         cell = np.asarray(self._cell, dtype=np.int64)
         order = np.argsort(cell, kind="stable")
         order = order[np.searchsorted(cell[order], 0) :]
-        cells, starts = np.unique(cell[order], return_index=True)
-        self._mark = array("i", np.asarray(self._mark, dtype=np.int32)[order].tobytes())
-        self._ref = array("q", np.asarray(self._ref, dtype=np.int64)[order].tobytes())
-        self._cells, self._starts = cells.tolist(), [*starts.tolist(), len(order)]
-        self._of_case = np.searchsorted(cells, np.arange(n_cases + 1) * self._repeats).tolist()
-        self._cell = array("q")
+        self.cell, starts = np.unique(cell[order], return_index=True)
+        self.start = np.append(starts, len(order))
+        self.mark, self.ref = np.asarray(self._mark)[order], np.asarray(self._ref)[order]
+        del self._cell, self._mark, self._ref
 
     def _named(self, before: int, lines: list[bytes]) -> list[Place | None]:
         """Take up the events of cells. The places of the other lines."""
-        by_start, named = _BY_START, lean.NAMED
+        by_start = _BY_START
         found: list[Event | _Opened | Place | None]
         try:
-            found = [by_start.get(line[2:5] if line.rfind(named) >= 0 else b"", _OTHER)(line) for line in lines]
+            found = [by_start.get(line[2:5], _decode)(line) for line in lines]
         except (msgspec.MsgspecError, RecursionError):
             found = [self._alone(number, line) for number, line in enumerate(lines, start=before + 1)]
         places = self._take_up(before, lines, found)

@@ -1,18 +1,19 @@
-"""The archive read back as cells: one for every finished case and repeat, and no more than some hundreds in memory."""
+"""The archive read back as cells: one for every finished case and repeat, in columns, some at a time."""
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from evidence.checks import check_truth
-from evidence.contracts import Adapter, AdapterInputs, Case, Observation, Prediction, Request, Truth
+from evidence.contracts import Adapter, Request
 from evidence.errors import ArchiveError, ConfigError, ContractError
 from evidence.journal import CallRecord, call_of
 from evidence.registry import ADAPTERS
@@ -20,38 +21,35 @@ from evidence.strict_yaml import parse_value
 from interpreters.reply import parse_reply
 from loops import lean
 from loops.answer_checks import Questions, all_fit
-from loops.answers import Answers
-from loops.archive import Opened, RunRecord, read_blob
-from loops.cell_events import CellEvents, CellLines, Plan
+from loops.answers import Answers, Numbers
+from loops.archive import RunRecord
+from loops.cell_events import NOWHERE, CellEvents
 from loops.config import RunConfig, build
 from loops.index import LineIndex, LineReader, Place
-from loops.run_events import OpenedCases
+from loops.opened import Asked, OpenedCase
+from loops.run_events import STAGES, OpenedCases
+from loops.ways import CaseWays, Way, archived_inputs
 
-CELLS_AT_ONCE = 256
-"""Cells whose answers are checked at a time."""
+AT_ONCE = 1024
+"""Cells in a batch."""
+
+Ints = NDArray[np.intp]
 
 
-class Cell(msgspec.Struct, frozen=True, gc=False):
-    """One case in one repeat, as archived: what was answered at each stage, what was measured, how it ended.
+class Batch(NamedTuple):
+    """Some finished cells, k of them, in the order of the case file and of the repeats; each has at least one answer.
 
-    `answers`: the entry of a stage's first answer among those of the run; one follows for each readout. `steps` are
-    numbers of steps of the run, in the order of turns. `queried` are the readouts that were measured. What repeats of a
-    case have in common is the same object in all of them; so are `queried` and `adapted` where the same was measured.
+    `way` (k,): which of `ways` a cell measured; `repeat` (k,). `first`: stage -> (k,) entry of a cell's first answer
+    among those of the run, one follows for each readout; NOWHERE in a cell without this stage. `steps` are the numbers
+    of all their steps, `outcomes` how many ended how, `refused` is how many selections were refused.
     """
 
-    case: Case
-    repeat: int
-    truth: tuple[Truth, ...]
-    answers: Mapping[str, int]
-    measured: tuple[str, ...]
-    queried: frozenset[str]
-    outcome: str
-    sealed: tuple[Observation, ...]
-    inputs: AdapterInputs | None
-    adapted: tuple[Prediction, ...]
-    simulated: tuple[Prediction, ...]
-    baselines: Mapping[str, tuple[Prediction, ...]]
-    steps: tuple[int, ...]
+    ways: Sequence[Way]
+    way: Ints
+    repeat: Ints
+    first: Mapping[str, Ints]
+    steps: Ints
+    outcomes: Mapping[str, int]
     refused: int
 
 
@@ -78,8 +76,13 @@ class Cells:
         self.index = CellEvents(folder / "events.jsonl", run.cases, config.repeats, review=config.review)
         self.events = OpenedCases(self.index)
         self.adapter: Adapter = build(ADAPTERS, config.adapter, f"{folder / 'run.json'}: adapter")
-        self._calls = LineIndex(folder / "calls.jsonl", None) if reparse else None
-        self._damaged_calls: list[int] = [] if self._calls is None else list(self._calls.damaged)
+        self._questions: Questions | None = None
+        self._damaged_calls: list[int] = []
+        if reparse:
+            calls = LineIndex(folder / "calls.jsonl", None)
+            self._damaged_calls += calls.damaged
+            with calls.open() as reader:
+                self._read_again(reader)
 
     @property
     def answers(self) -> Answers:
@@ -96,155 +99,114 @@ class Cells:
         """The numbers of damaged lines of calls.jsonl, where it was read."""
         return sorted(self._damaged_calls)
 
-    def __iter__(self) -> Iterator[Cell]:
-        with self.index.open() as reader, contextlib.ExitStack() as more:
-            calls = None if self._calls is None else more.enter_context(self._calls.open())
-            made: list[tuple[_Shared, Cell]] = []
-            for number, case in enumerate(self.run.cases):
-                opened, shared = self.events.opened(reader, case), None
-                for lines in self.index.cells(number) if calls is None else self._reparsed(calls, number):
-                    plan = self.index.plan(lines.marks)
-                    if opened is None or not plan.whole:
-                        continue
-                    try:
-                        if shared is None:
-                            inputs = _inputs(self.folder, opened, self.config)
-                            shared = _Shared(opened, inputs, self.adapter, self.index)
-                        made.append((shared, shared.cell(plan, lines)))
-                    except (ContractError, ArchiveError) as error:
-                        raise self._at(case, error) from error
-                    if len(made) == CELLS_AT_ONCE:
-                        yield from self._checked(made)
-                        made = []
-            yield from self._checked(made)
+    def __iter__(self) -> Iterator[Batch]:
+        case_of, cases = self.index.cell // self.config.repeats, self.run.cases
+        opened, n_opened = dict[int, OpenedCase | None](), 0
+        with self.index.open() as reader:
+            for start in range(0, len(case_of), AT_ONCE):
+                end = min(start + AT_ONCE, len(case_of))
+                first, last = int(case_of[start]), int(case_of[end - 1])
+                opened = {number: case for number, case in opened.items() if number == first}
+                opened |= {number: self.events.in_short(reader, cases[number]) for number in range(n_opened, last + 1)}
+                n_opened = last + 1
+                batch = self._batch(start, end, opened)
+                if len(batch.way):
+                    yield batch
+            for case in cases[n_opened:]:  # for its damaged lines
+                self.events.in_short(reader, case)
 
-    def _checked(self, made: Sequence[tuple[_Shared, Cell]]) -> Iterator[Cell]:
-        """Cells, after the answers of all their steps were checked."""
-        asked = [(shared.questions, cell.steps) for shared, cell in made]
-        if not all_fit(asked, self.index.steps):
-            for own, steps in asked:
+    def _batch(self, start: int, end: int, opened: Mapping[int, OpenedCase | None]) -> Batch:
+        """The finished cells from one place to another among those that have lines."""
+        index, repeats = self.index, self.config.repeats
+        plan_of, plans = np.array(index.plans_of(start, end), dtype=np.intp), index.plans
+        case_of, lost = index.cell[start:end] // repeats, [number for number, case in opened.items() if case is None]
+        whole = np.array([plan.whole for plan in plans], dtype=bool)[plan_of]
+        kept = np.flatnonzero(whole & ~np.isin(case_of, lost))
+        plan_of, case_of, lines = plan_of[kept], case_of[kept], index.start[start:end][kept]
+        cases = {number: self._case(number, opened[number]) for number in np.unique(case_of).tolist()}
+
+        first = {stage: np.full(len(kept), NOWHERE, dtype=np.intp) for stage in STAGES}
+        measured, measured_of = Numbers[tuple[str, ...]](), np.zeros(len(kept), dtype=np.intp)
+        steps, asked, observed = list[Ints](), list[Ints](), set[tuple[int, int]]()
+        outcomes, refused = Counter[str](), 0
+        for number in np.unique(plan_of).tolist():
+            plan, mine = plans[number], np.flatnonzero(plan_of == number)
+            own, case = lines[mine], case_of[mine]
+            for stage, line in plan.stages.items():
+                first[stage][mine] = self._first(index.ref[own + line], case, cases)
+            if "revised" not in plan.stages:  # none was asked for: the initial answers stand
+                first["revised"][mine] = first["initial"][mine]
+            for line in plan.observed:
+                observed.update(zip(case.tolist(), index.ref[own + line].tolist(), strict=True))
+            steps.append(index.ref[own[:, None] + np.array(list(plan.steps.values()))].ravel())
+            asked.append(np.repeat(case, len(plan.steps)))
+            refused += sum(int(index.ref[own + line].sum()) for line in plan.selected)
+            outcomes[plan.outcome] += len(mine)
+            measured_of[mine] = measured[plan.measured]
+        for number, observation in sorted(observed):
+            try:
+                cases[number].check_observation(index.observations.things[observation])
+            except ArchiveError as error:
+                raise self._at(number, error) from error
+        pairs, way = np.unique(case_of * max(1, len(measured)) + measured_of, return_inverse=True)
+        ways = [cases[pair // len(measured)].way(measured.things[pair % len(measured)]) for pair in pairs.tolist()]
+        all_steps = np.concatenate([np.zeros(0, dtype=np.intp), *steps])
+        self._check(all_steps, np.concatenate([np.zeros(0, dtype=np.intp), *asked]), cases)
+        return Batch(ways, way, index.cell[start:end][kept] % repeats, first, all_steps, outcomes, refused)
+
+    def _case(self, number: int, opened: OpenedCase | None) -> CaseWays:
+        assert opened is not None  # noqa: S101 - cells of such a case are not among the finished ones
+        try:
+            inputs = archived_inputs(self.folder, opened, self.config)
+            return CaseWays(opened, inputs, self.adapter, self._questions_of(opened.case.asked))
+        except (ContractError, ArchiveError) as error:
+            raise self._at(number, error) from error
+
+    def _questions_of(self, asked: Asked) -> Questions:
+        """The questions of a case; the same as those of the case before where it asks the same."""
+        if self._questions is None or self._questions.asked is not asked:
+            self._questions = Questions(asked, self.answers)
+        return self._questions
+
+    def _first(self, step: Ints, case: Ints, cases: Mapping[int, CaseWays]) -> Ints:
+        """The entries of the first answers of steps (n,) of cases (n,); of one without answers, missing ones."""
+        steps = self.index.steps
+        first = np.asarray(steps.first)[step]
+        for n in np.flatnonzero(np.asarray(steps.size)[step] == 0).tolist():
+            first[n] = self.answers.missing(cases[int(case[n])].questions.names, steps.status(int(step[n])))
+        return first
+
+    def _check(self, steps: Ints, asked: Ints, cases: Mapping[int, CaseWays]) -> None:
+        """Raise ArchiveError where a step, of those (n,), has answers that its case (n,) does not ask for."""
+        questions = [case.questions for case in cases.values()]
+        if not all_fit(questions, np.searchsorted(list(cases), asked), steps, self.index.steps):
+            for n in np.argsort(asked, kind="stable").tolist():
+                number = int(asked[n])
                 try:
-                    own.check(steps, self.index.steps)
+                    cases[number].questions.check((int(steps[n]),), self.index.steps)
                 except ArchiveError as error:
-                    raise self._at(own.case, error) from error
-        return iter([cell for _, cell in made])
+                    raise self._at(number, error) from error
 
-    def _at(self, case: str, error: Exception) -> ArchiveError:
-        return ArchiveError(f"{self.index.path}, case {case!r}: {error}")
+    def _at(self, number: int, error: Exception) -> ArchiveError:
+        return ArchiveError(f"{self.index.path}, case {self.run.cases[number]!r}: {error}")
 
-    def _reparsed(self, calls: LineReader, number: int) -> Iterator[CellLines]:
-        """The lines of a case, steps replaced by what reading their last attempts again gives."""
-        found = {lines.repeat: lines for lines in self.index.cells(number)}
-        for repeat in range(self.config.repeats):
-            lines = found.get(repeat, CellLines(repeat, (), []))
-            steps = self.index.plan(lines.marks).steps
-            for line_number, line in calls.lines(Place(self.run.cases[number], repeat)):
+    def _read_again(self, calls: LineReader) -> None:
+        """Give every step what reading its last attempt again gives."""
+        index, steps = self.index, self.index.steps
+        plans = zip(index.plans_of(0, len(index.cell)), index.start[:-1].tolist(), strict=True)
+        plan_of = dict(zip(index.cell.tolist(), plans, strict=True))
+        for cell, (case, repeat) in enumerate(itertools.product(self.run.cases, range(self.config.repeats))):
+            plan, start = plan_of.get(cell, (None, 0))
+            for line_number, line in calls.lines(Place(case, repeat)):
                 call = call_of(line, calls.index.path, line_number, self._damaged_calls)
-                at = None if call is None or call.step == "select" else steps.get((call.step, call.turn))
-                if call is None or at is None or call.attempt != self.index.steps.attempts(lines.refs[at]):
+                at = None if call is None or plan is None else index.plans[plan].steps.get((call.step, call.turn))
+                if call is None or at is None or call.step == "select":
                     continue
-                parsed = parse_reply(archived_request(call), call.reply)
-                answers = [lean.answer(a) for a in parsed.answers]
-                lines.refs[at] = self.index.steps.reread(lines.refs[at], parsed.status, answers)
-            if lines.marks:
-                yield lines
-
-
-class _Shared:
-    """What all repeats of a case share: it is checked once, and calibrated once for each way of measuring.
-
-    Raises ContractError where the truth does not answer the readouts.
-    """
-
-    def __init__(self, opened: Opened, inputs: AdapterInputs | None, adapter: Adapter, index: CellEvents):
-        check_truth(opened.case, opened.truth)
-        self.opened = opened
-        self.inputs = inputs
-        self.simulated = () if inputs is None else inputs.predictions
-        self.questions = Questions(opened.case, index.answers)
-        self._adapter = adapter
-        self._index = index
-        self._sealed = {o.measurement: o for o in opened.sealed}
-        self._observed: set[int] = set()
-        self._ways: dict[tuple[str, ...], _Way] = {}
-
-    def cell(self, plan: Plan, lines: CellLines) -> Cell:
-        """A whole cell. Raises ArchiveError where it observed something else than what was sealed."""
-        refs, opened = lines.refs, self.opened
-        for at in plan.observed:
-            if refs[at] not in self._observed:
-                self._check_observation(refs[at])
-        way = self._way(plan.measured)
-        return Cell(
-            case=opened.case,
-            repeat=lines.repeat,
-            truth=opened.truth,
-            answers=self._answers(plan, refs),
-            measured=way.measured,
-            queried=way.queried,
-            outcome=plan.outcome,
-            sealed=opened.sealed,
-            inputs=self.inputs,
-            adapted=way.adapted,
-            simulated=self.simulated,
-            baselines=opened.baselines,
-            steps=tuple([refs[at] for at in plan.steps.values()]),
-            refused=sum([refs[at] for at in plan.selected]),
-        )
-
-    def _answers(self, plan: Plan, refs: Sequence[int]) -> dict[str, int]:
-        """Answers by stage. Where no revision was asked for, the initial answers stand as the final ones."""
-        steps, missing = self._index.steps, self._index.answers.missing
-        answers: dict[str, int] = {}
-        for stage, at in plan.stages.items():
-            step = refs[at]
-            answers[stage] = (
-                steps.first[step] if steps.size[step] else missing(self.questions.names, steps.status(step))
-            )
-        if "revised" not in answers:
-            answers["revised"] = (
-                answers["initial"] if "initial" in answers else missing(self.questions.names, "not reached")
-            )
-        return answers
-
-    def _check_observation(self, number: int) -> None:
-        """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""
-        observation = self._index.observations.things[number]
-        sealed = self._sealed.get(observation.measurement)
-        if sealed is None or lean.observation(sealed) != observation:
-            raise ArchiveError(f"the observation {observation.measurement!r} differs from the sealed one")
-        self._observed.add(number)
-
-    def _way(self, measured: tuple[str, ...]) -> _Way:
-        """What measuring these, in this order, gives in every repeat."""
-        if measured not in self._ways:
-            found = (self.opened.case.measurement(m).readout for m in measured)
-            adapted = None
-            if self.inputs is not None:
-                adapted = self._adapter.calibrate(self.inputs, [self._sealed[m] for m in measured])
-            self._ways[measured] = _Way(measured, frozenset(r for r in found if r is not None), adapted or ())
-        return self._ways[measured]
-
-
-class _Way(NamedTuple):
-    """What was measured, the readouts of that, and the adapter's predictions after it."""
-
-    measured: tuple[str, ...]
-    queried: frozenset[str]
-    adapted: tuple[Prediction, ...]
-
-
-def _inputs(folder: Path, opened: Opened, config: RunConfig) -> AdapterInputs | None:
-    if (config.simulator is None) != (opened.adapter_inputs == ""):
-        raise ArchiveError(
-            f"{folder}: case {opened.case.id!r} has adapter inputs if and only if the run has a simulator"
-        )
-    if not opened.adapter_inputs:
-        return None
-    try:
-        return AdapterInputs.model_validate_json(read_blob(folder, opened.adapter_inputs))
-    except ValidationError as error:
-        raise ArchiveError(f"{folder}: blob {opened.adapter_inputs} holds no adapter inputs") from error
+                step = int(index.ref[start + at])
+                if call.attempt == steps.attempts(step):
+                    parsed = parse_reply(archived_request(call), call.reply)
+                    answers = [lean.answer(a) for a in parsed.answers]
+                    index.ref[start + at] = steps.reread(step, parsed.status, answers)
 
 
 def archived_request(call: CallRecord) -> Request:

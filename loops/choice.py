@@ -8,112 +8,72 @@ smallest error, then the first id. Nothing of this is known while a run goes on.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from array import array
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from evidence.contracts import Adapter, Case, Joint, Measurement, Prediction, Readout, Truth
-from evidence.errors import ConfigError
+from evidence.contracts import Adapter, AdapterInputs, Joint, Measurement, Prediction
+from evidence.errors import ConfigError, ContractError
 from evidence.registry import ADAPTERS
-from loops.cells import Cell
+from loops.cells import Batch
+from loops.choice_rows import CHOOSERS, COLUMNS, GAINS, Chosen, Tried
 from loops.config import Component, build
 from loops.information import Worth, expected_noise, joint_posterior, worth
-from loops.lines import SLOT, template
+from loops.opened import Asked, Case, Truth
 from loops.policies import best_for_cost
 from loops.prepare import affordable
-from scoring.metrics import Array, rounded
-
-CHOOSERS = ("chosen", "oracle", "eig", "eag")
-
-
-class Outcome(NamedTuple):
-    """Readouts right and mean absolute error over all readouts of a case; None where no readout has a value."""
-
-    right: int
-    mae: float | None
-
-
-class Tried(NamedTuple):
-    """A case without a measurement and after each affordable entry, and what each was expected to be worth.
-
-    joint: whose joint posterior the expectations come from; None, and no expectations, where there is none.
-    """
-
-    before: Outcome
-    after: Mapping[str, Outcome]
-    expected: Mapping[str, Worth]
-    joint: str | None
-    picks: Mapping[str, str | None]
+from loops.ways import Way
+from scoring.metrics import Array, rounded, rounded_all
 
 
 class Choices:
-    """The choice of every cell with a simulator, added one by one, those of a case one after the other.
+    """The choice of every cell with a simulator; batches of cells are added in the order of the case file.
 
     A case is tried once; its repeats with the same first measurement have the same row.
     """
 
     def __init__(self, adapter: Adapter, name: str, cost: float | None):
         self._adapter, self._name, self._cost = adapter, name, cost
+        self._menu: tuple[Asked, Sequence[Measurement]] | None = None
         self._case: Case | None = None
         self._tried: Tried | None = None
         self._rows: dict[str | None, Chosen] = {}
-        self._numbers = array("d")
+        self._numbers: list[Array] = []
 
-    def add(self, cell: Cell) -> Chosen | None:
-        """Count a cell. Its row but for `repeat`, and its line; None where there is no simulator."""
-        if cell.inputs is None:
+    def add(self, batch: Batch) -> list[Chosen] | None:
+        """Count some cells. The row of each of their ways; None where there is no simulator."""
+        chosen = [self._chosen(way, way.inputs) for way in batch.ways if way.inputs is not None]
+        if not chosen:
             return None
-        if self._case is not cell.case or self._tried is None:
-            self._case, self._rows = cell.case, {}
-            self._tried = _try(cell, self._adapter, self._name, self._cost)
-        chosen = cell.measured[0] if cell.measured else None
-        found = self._rows.get(chosen)
-        if found is None:
-            row = _row(cell.case, chosen, self._tried)
-            found = self._rows[chosen] = Chosen(row, template(row) + "\n", array("d", _numbers(row)))
-        self._numbers.extend(found.numbers)
-        return found
+        numbers = rounded_all(np.array([row.numbers for row in chosen]).ravel())
+        self._numbers.append(numbers.reshape(-1, len(COLUMNS))[batch.way])
+        return chosen
+
+    def _chosen(self, way: Way, inputs: AdapterInputs) -> Chosen:
+        if self._case is not way.case or self._tried is None:
+            self._case, self._rows = way.case, {}
+            self._tried = _try(way, inputs, self._adapter, self._name, self._affordable(way.case.asked))
+        first = way.measured[0] if way.measured else None
+        if first not in self._rows:
+            self._rows[first] = Chosen(way.case, first, self._tried)
+        return self._rows[first]
+
+    def _affordable(self, asked: Asked) -> Sequence[Measurement]:
+        if self._menu is None or self._menu[0] is not asked:
+            self._menu = asked, [asked.entries[m] for m in affordable([], asked.menu, self._cost)]
+        return self._menu[1]
 
     def summary(self) -> dict[str, Any] | None:
         """Means over cells: accuracy and error after each way of choosing, regrets, expected and realised gain."""
-        return _summarise(np.asarray(self._numbers).reshape(-1, len(_COLUMNS))) if self._numbers else None
-
-
-class Chosen(NamedTuple):
-    """One row of scores/cases.jsonl with a SLOT for `repeat`, the format of its line, and its numbers."""
-
-    row: Mapping[str, Any]
-    line: str
-    numbers: array[float]
-
-
-_RESULTS = ("right", "mae")
-_GAINS = ("expected_gain", "gain")
-_COLUMNS = (
-    ("n_readouts",),
-    *(("before", key) for key in _RESULTS),
-    *((way, key) for way in (*CHOOSERS, "random") for key in _RESULTS),
-    *((way, key) for way in CHOOSERS for key in _GAINS),
-    *(("regret", key) for key in _RESULTS),
-)
-"""The numbers of a row that the summary needs."""
-
-
-def _numbers(row: Mapping[str, Any]) -> list[float]:
-    """The numbers of a row in the order of _COLUMNS, NaN (in memory only) where there is none."""
-    plain = [row["n_readouts"], *map(row["before"].get, _RESULTS)]
-    for keys, ways in ((_RESULTS, (*CHOOSERS, "random")), (_GAINS, CHOOSERS)):
-        for way in ways:
-            plain += (None, None) if row[way] is None else map(row[way].get, keys)
-    plain += map(row["regret"].get, _RESULTS)
-    return [math.nan if value is None else value for value in plain]
+        return _summarise(np.concatenate(self._numbers)) if self._numbers else None
 
 
 def _summarise(table: Array) -> dict[str, Any]:
-    columns = dict(zip(_COLUMNS, table.T, strict=True))
+    columns = dict(zip(COLUMNS, table.T, strict=True))
     readouts = columns["n_readouts",]
     ways: dict[str, Any] = {
         "before": {
@@ -141,7 +101,7 @@ def _summarise(table: Array) -> dict[str, Any]:
 
 def _gains(columns: Mapping[tuple[str, ...], Array], way: str) -> dict[str, Any]:
     """Expected and realised gain in readouts right, over the cells where both are known."""
-    expected, gain = (columns[way, key] for key in _GAINS)
+    expected, gain = (columns[way, key] for key in GAINS)
     return {"expected": _mean(expected), "realised": _mean(gain[~np.isnan(expected)])}
 
 
@@ -155,32 +115,47 @@ def _mean(values: Array) -> float | None:
     return rounded(math.fsum(known) / len(known)) if known else None
 
 
-def _try(cell: Cell, adapter: Adapter, name: str, cost: float | None) -> Tried:
-    ids = affordable([], cell.case, cost)
-    entries = {m.id: m for m in cell.case.menu}
-    menu = [entries[m] for m in ids]
-    sealed = {o.measurement: o for o in cell.sealed}
-    assert cell.inputs is not None  # noqa: S101 - only cells with a simulator come here
-    nothing = list(map(_mark, cell.case.readouts, cell.truth, adapter.calibrate(cell.inputs, [])))
-    after = {m: _outcome(_marked(cell, adapter.calibrate(cell.inputs, [sealed[m]]), nothing)) for m in ids}
-    found = _joint(cell, adapter, name)
-    noise = expected_noise(cell.inputs)
-    expected = {} if found is None else {m.id: worth(found[0], cell.case.readouts, m.readout, noise) for m in menu}
+def _try(way: Way, inputs: AdapterInputs, adapter: Adapter, name: str, menu: Sequence[Measurement]) -> Tried:
+    sealed = {o.measurement: o for o in way.sealed}
+    alone = {way.measured[0]: way.adapted} if len(way.measured) == 1 else {}  # the loop has tried it
+    after = [alone[m.id] if m.id in alone else adapter.calibrate(inputs, [sealed[m.id]]) for m in menu]
+    right, mae = _outcomes(way.case.asked, way.truth, [adapter.calibrate(inputs, []), *after])
+    ids, found, worths = [m.id for m in menu], _joint(inputs, adapter, name), list[Worth]()
+    if found is not None:
+        noise = expected_noise(inputs)
+        worths = [worth(found[0], way.case.asked.readouts, m.readout, noise) for m in menu]
+    least = min([(-r, error, m) for r, error, m in zip(right[1:], mae[1:], ids, strict=True)], default=None)
     picks = {
-        "oracle": min(ids, key=lambda m: (-after[m].right, _large(after[m].mae), m), default=None),
-        "eig": _best(menu, expected, lambda w: w.information),
-        "eag": _best(menu, expected, lambda w: w.accuracy),
+        "oracle": None if least is None else least[2],
+        "eig": _best(menu, ids, [w.information for w in worths]),
+        "eag": _best(menu, ids, [w.accuracy for w in worths]),
     }
-    return Tried(_outcome(nothing), after, expected, None if found is None else found[1], picks)
+    return Tried(tuple(ids), right, mae, worths, None if found is None else found[1], picks)
 
 
-def _joint(cell: Cell, adapter: Adapter, name: str) -> tuple[Joint, str] | None:
+def _outcomes(
+    asked: Asked, truth: Sequence[Truth], made: Sequence[tuple[Prediction, ...]]
+) -> tuple[list[int], list[float]]:
+    """Readouts right and mean absolute error of each of several predictions of all readouts, which are numeric."""
+    n, times = len(truth), len(made)
+    if set(map(len, made)) != {n}:
+        raise ContractError(f"adapter: expected predictions of {n} readouts, got {sorted(set(map(len, made)))}")
+    decided, means = asked.decide(list(itertools.chain.from_iterable(made)))
+    right = list(map(operator.eq, decided, [t.label for t in truth] * times))
+    values = [t.value for t in truth if t.value is not None]
+    errors, starts = list(map(abs, map(operator.sub, means, values * times))), range(0, times * n, n)
+    return [sum(right[k : k + n]) for k in starts], [math.fsum(errors[k : k + n]) / n for k in starts]
+
+
+def _joint(inputs: AdapterInputs, adapter: Adapter, name: str) -> tuple[Joint, str] | None:
     """The adapter's joint posterior before any measurement, else that of the gaussian adapter, and whose it is."""
-    own = joint_posterior(adapter, cell.inputs, [])
+    own = joint_posterior(adapter, inputs, [])
     if own is not None:
         return own, name
+    if not inputs.training:
+        return None
     try:
-        joint = joint_posterior(_gaussian(), cell.inputs, [])
+        joint = joint_posterior(_gaussian(), inputs, [])
     except ConfigError:  # too few training perturbations
         return None
     return None if joint is None else (joint, "gaussian")
@@ -192,82 +167,5 @@ def _gaussian() -> Adapter:
     return adapter
 
 
-def _best(menu: Sequence[Measurement], expected: Mapping[str, Worth], of: Callable[[Worth], float]) -> str | None:
-    return best_for_cost(menu, {k: of(w) for k, w in expected.items()}) if expected else None
-
-
-_Mark = tuple[Prediction, bool, float | None]
-"""A prediction, whether its class is right, and its absolute error where the readout has a value."""
-
-
-def _mark(readout: Readout, truth: Truth, p: Prediction) -> _Mark:
-    return p, readout.decide(p) == truth.label, None if truth.value is None else abs(p.mean - truth.value)
-
-
-def _marked(cell: Cell, predictions: Sequence[Prediction], known: Sequence[_Mark]) -> list[_Mark]:
-    """The marks of predictions; one that is the same object as in `known` has the same mark."""
-    asked = zip(known, cell.case.readouts, cell.truth, predictions, strict=True)
-    return [mark if mark[0] is p else _mark(readout, truth, p) for mark, readout, truth, p in asked]
-
-
-def _outcome(marks: Sequence[_Mark]) -> Outcome:
-    errors = [error for _, _, error in marks if error is not None]
-    return Outcome(sum([right for _, right, _ in marks]), math.fsum(errors) / len(errors) if errors else None)
-
-
-def _row(case: Case, chosen: str | None, tried: Tried) -> dict[str, Any]:
-    picks = {"chosen": chosen, **tried.picks}
-    best = min((o.mae for o in tried.after.values() if o.mae is not None), default=None)
-    mine = tried.after.get(chosen) if chosen else None
-    oracle = picks["oracle"]
-    return {
-        "case": case.id,
-        "repeat": SLOT,
-        "n_readouts": len(case.readouts),
-        "before": _plain(tried.before),
-        "menu": {m: {**_plain(o), **_plain_worth(tried.expected.get(m))} for m, o in tried.after.items()},
-        "joint": tried.joint,
-        **{way: _pick(tried, picks[way]) for way in CHOOSERS},
-        "random": _random(tried),
-        "regret": {
-            "right": tried.after[oracle].right - mine.right if mine and oracle else None,
-            "mae": None if mine is None or mine.mae is None or best is None else rounded(mine.mae - best),
-        },
-    }
-
-
-def _pick(tried: Tried, measurement: str | None) -> dict[str, Any] | None:
-    """What one choice gave: outcome, realised gain, and the gain that was expected of it."""
-    if measurement is None or measurement not in tried.after:
-        return None
-    outcome, expected = tried.after[measurement], tried.expected.get(measurement)
-    return {
-        "measurement": measurement,
-        **_plain(outcome),
-        "gain": outcome.right - tried.before.right,
-        "expected_gain": None if expected is None else rounded(expected.accuracy),
-    }
-
-
-def _random(tried: Tried) -> dict[str, Any] | None:
-    """The mean over the menu: what a uniform draw gives on average."""
-    if not tried.after:
-        return None
-    outcomes = list(tried.after.values())
-    errors = [o.mae for o in outcomes if o.mae is not None]
-    mae = rounded(math.fsum(errors) / len(errors)) if errors else None
-    return {"right": rounded(sum(o.right for o in outcomes) / len(outcomes)), "mae": mae}
-
-
-def _plain(outcome: Outcome) -> dict[str, Any]:
-    return {"right": outcome.right, "mae": rounded(outcome.mae)}
-
-
-def _plain_worth(expected: Worth | None) -> dict[str, Any]:
-    if expected is None:
-        return {"information": None, "accuracy": None}
-    return {"information": rounded(expected.information), "accuracy": rounded(expected.accuracy)}
-
-
-def _large(value: float | None) -> float:
-    return math.inf if value is None else value
+def _best(menu: Sequence[Measurement], ids: Sequence[str], gains: Sequence[float]) -> str | None:
+    return best_for_cost(menu, dict(zip(ids, gains, strict=True))) if gains else None

@@ -1,12 +1,11 @@
 """The answers and predictions of a run in columns, one entry a readout of a cell: all that scores are made of.
 
-Cells are added one by one, those of a case one after the other. Of a cell only where its answers are (loops.answers)
-and the number of its block (loops.blocks) are kept.
+Batches of cells are added in the order of the case file. Of a cell only where its answers are (loops.answers) and the
+number of its block (loops.blocks) are kept.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loops.answers import Answers, spans
-from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Predicted
-from loops.cells import Cell
+from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Codes, Predicted
+from loops.cell_events import NOWHERE
+from loops.cells import Batch
 from loops.run_events import STAGES
+from loops.ways import Way
 from scoring.metrics import Array, Marks
 
 
@@ -34,15 +35,8 @@ class Row(NamedTuple):
     probabilities: Sequence[tuple[tuple[float, ...], int, int]] = ()
 
 
-class _Stage(NamedTuple):
-    """The numbers of the cells that have a stage, and the entry of the first answer of each."""
-
-    cells: array[int]
-    first: array[int]
-
-
 class Columns:
-    """All readouts of all cells added; whole when `finish` was called.
+    """All readouts of all cells of the batches added; whole when `finish` was called.
 
     `rows` are by name: stages, simulator, adapter, baselines, constant. `given`: stage -> where a cell has it. `done`:
     case -> cells; `balance`: label -> cases and readouts it is true of. Numbers that are not there are NaN.
@@ -62,8 +56,8 @@ class Columns:
         self._order = {case: number for number, case in enumerate(cases)}
         self._numeric = True
         self._blocks = Blocks()
-        self._cells = array("i")
-        self._stages: dict[str, _Stage] = {}
+        self._cells: list[NDArray[np.intp]] = []
+        self._stages: dict[str, list[NDArray[np.intp]]] = {}
         self._coded: Coded | None = None
 
     @property
@@ -71,26 +65,27 @@ class Columns:
         """Every label of the run, in the order first shown."""
         return tuple(self.codes)
 
-    def add(self, cell: Cell) -> None:
-        """Append the readouts of a cell."""
+    def add(self, batch: Batch) -> None:
+        """Append the readouts of some cells."""
+        self._cells.append(np.array([self._block(way) for way in batch.ways], dtype=np.intp)[batch.way])
+        for name, first in batch.first.items():
+            self._stages.setdefault(name, []).append(first)
+
+    def _block(self, way: Way) -> int:
+        """The number of the block of the cells that measured this."""
         coded = self._coded
-        if coded is None or coded.case is not cell.case:
-            coded = self._coded = Coded(cell, self._order[cell.case.id], self.codes)
-            self._numeric &= coded.numeric
-            self.balance.update(t.label for t in cell.truth)
-        n, stages = len(self._cells), self._stages
-        for name, first in cell.answers.items():
-            if name not in stages:
-                stages[name] = _Stage(array("q"), array("q"))
-            cells, firsts = stages[name]
-            cells.append(n)
-            firsts.append(first)
-        block = coded.blocks.get(cell.measured)
-        self._cells.append(self._blocks.add(coded, cell) if block is None else block)
+        if coded is None or coded.case is not way.case:
+            asked = way.case.asked
+            codes = coded.codes if coded is not None and coded.codes.asked is asked else Codes(asked, self.codes)
+            coded = self._coded = Coded(way, self._order[way.case.id], codes)
+            self._numeric &= asked.numeric
+            self.balance.update([t.label for t in way.truth])
+        block = coded.blocks.get(way.measured)
+        return self._blocks.add(coded, way) if block is None else block
 
     def finish(self) -> None:
         """Make the columns of what was added: what a cell does not have is missing."""
-        blocks, cells = self._blocks, np.asarray(self._cells, dtype=np.intp)
+        blocks, cells = self._blocks, np.concatenate([np.zeros(0, dtype=np.intp), *self._cells])
         blocks.finish()
         size = np.asarray(blocks.size, dtype=np.intp)[cells]
         at = spans(np.asarray(blocks.start, dtype=np.intp)[cells], size)
@@ -100,9 +95,11 @@ class Columns:
         self.width, self.queried = np.asarray(blocks.width)[at], np.asarray(blocks.queried)[at].astype(bool)
         self.threshold, self.value = np.asarray(blocks.threshold)[at], np.asarray(blocks.value)[at]
         start, made = np.cumsum(size) - size, {}
-        for name, stage in self._stages.items():
-            mine = np.asarray(stage.cells)
-            made[name] = self._stage(name, spans(np.asarray(stage.first), size[mine]), spans(start[mine], size[mine]))
+        for name, firsts in self._stages.items():
+            first = np.concatenate(firsts)
+            mine = np.flatnonzero(first != NOWHERE)
+            if len(mine):
+                made[name] = self._stage(name, spans(first[mine], size[mine]), spans(start[mine], size[mine]))
         made |= {name: _row(predicted, at, self.value) for name, predicted in blocks.rows.items()}
         baselines = {name: _row(blocks.baselines[name], at, self.value) for name in sorted(blocks.baselines)}
         self.rows = {

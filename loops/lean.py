@@ -14,6 +14,7 @@ import msgspec
 
 from evidence import contracts
 from evidence.contracts import Step
+from loops import archive
 from loops.archive import CaseOutcome, event_of
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -66,12 +67,13 @@ class Prediction(Lean, frozen=True, kw_only=True):
     sd: NonNegative
 
 
-class Stepped(Lean, frozen=True, kw_only=True, tag_field="event", tag="stepped"):
+class Stepped(Lean, frozen=True, kw_only=True):
     """loops.archive.Stepped."""
 
     answers: tuple[Answer, ...] = ()
     attempts: tuple[str, ...]
     case: str
+    event: Literal["stepped"]
     proposal: str | None = None
     repeat: int
     status: str
@@ -92,11 +94,12 @@ class Selected(Lean, frozen=True, kw_only=True, tag_field="event", tag="selected
     turn: int
 
 
-class Observed(Lean, frozen=True, kw_only=True, tag_field="event", tag="observed"):
+class Observed(Lean, frozen=True, kw_only=True):
     """loops.archive.Observed."""
 
     calibrated: tuple[Prediction, ...]
     case: str
+    event: Literal["observed"]
     observation: Observation
     repeat: int
     turn: int
@@ -112,25 +115,37 @@ class Closed(Lean, frozen=True, kw_only=True, tag_field="event", tag="closed"):
 
 
 Event = Stepped | Selected | Observed | Closed
-_DECODE = msgspec.json.Decoder(Event).decode
-BY_START: Mapping[bytes, Callable[[bytes], Event]] = {
-    b"ans": msgspec.json.Decoder(Stepped).decode,
-    b"cal": msgspec.json.Decoder(Observed).decode,
-}
-"""Decoders by how the first key of a canonical line begins: one that knows the type need not look for it first.
+_KINDS: Mapping[str, type[Event]] = {"stepped": Stepped, "selected": Selected, "observed": Observed, "closed": Closed}
+_DECODERS = {name: msgspec.json.Decoder(kind).decode for name, kind in _KINDS.items()}
 
-They take a line without its type, too: only lines with NAMED in them are theirs.
-"""
-NAMED = b'"event":"'
+
+class _Kind(msgspec.Struct, gc=False):
+    event: str
+
+
+_KIND = msgspec.json.Decoder(_Kind).decode
+
+
+def decode(line: bytes) -> Event:
+    """The event of any line of a cell. Raises msgspec's errors where it is none."""
+    kind = _KIND(line).event
+    if kind not in _DECODERS:
+        raise msgspec.ValidationError(f"{kind!r} is no event of a cell")
+    return _DECODERS[kind](line)
+
+
+BY_START: Mapping[bytes, Callable[[bytes], Event]] = {
+    b"ans": _DECODERS["stepped"],
+    b"cal": _DECODERS["observed"],
+    b"cas": msgspec.json.Decoder(Selected | Closed).decode,
+}
+"""Decoders by how the first key of a canonical line begins: one that knows the type need not look for it first."""
 
 
 def read_events(lines: bytes) -> list[Event] | None:
     """The events of some lines of cells; None where a line has to be read alone."""
     try:
-        events = [
-            BY_START.get(line[2:5] if line.rfind(NAMED) >= 0 else b"", _DECODE)(line)
-            for line in lines.removesuffix(b"\n").split(b"\n")
-        ]
+        events = [BY_START.get(line[2:5], decode)(line) for line in lines.removesuffix(b"\n").split(b"\n")]
     except (msgspec.MsgspecError, RecursionError):
         return None
     return events if all(map(_sound, events)) else None
@@ -138,11 +153,11 @@ def read_events(lines: bytes) -> list[Event] | None:
 
 def read_event(line: bytes, path: Path, number: int, damaged: list[int]) -> Event | None:
     """The event of a line of a cell; None, and its number to `damaged`, where it is no JSON. Raises ArchiveError."""
-    found = read_events(line)
-    if found:
-        return found[0]
-    event = event_of(line, path, number, damaged)
-    return None if event is None else msgspec.convert(event, Event, from_attributes=True)
+    at_once = read_events(line)
+    if at_once:
+        return at_once[0]
+    found = event_of(line, path, number, damaged)
+    return None if found is None else event(found)
 
 
 def _sound(event: Event) -> bool:
@@ -150,6 +165,11 @@ def _sound(event: Event) -> bool:
     if isinstance(event, Stepped):
         return not [a for a in event.answers if (a.status == "answered") is (a.label is None)]
     return not isinstance(event, Observed) or not event.observation.parts
+
+
+def event(given: archive.Event) -> Event:
+    """An event as the archive's own values have it."""
+    return msgspec.convert(given, _KINDS[given.event], from_attributes=True)
 
 
 def answer(given: contracts.Answer) -> Answer:

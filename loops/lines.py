@@ -3,189 +3,195 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from json.encoder import encode_basestring_ascii
+from typing import Final
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.contracts import Prediction, Readout
-from evidence.values import canonical_json
-from loops.answers import Answers
-from loops.cells import Cell
-from scoring.metrics import DIGITS, Array
+from loops.answers import Answers, spans
+from loops.cell_events import NOWHERE
+from loops.cells import Batch, Ints
+from loops.opened import Asked
+from loops.ways import Way
+from scoring.metrics import Array, rounded_all
 
-SLOT: Final = "\x00slot"
-"""Stands in a row for the value that differs from line to line."""
-_SLOT_TEXT: Final = canonical_json(SLOT)
-_ENCODE = msgspec.json.Encoder(order="sorted").encode
-_EXPONENT = re.compile("e(?<=[0-9]e)")
-
-
-def template(row: Mapping[str, Any]) -> str:
-    """The canonical JSON of a row as a format with `%s` for each value that is SLOT, in the order of the keys.
-
-    The row holds texts, numbers (finite), None, and dictionaries of these.
-    """
-    slots = sum(value is SLOT for value in row.values())
-    text = _ENCODE(row).decode()
-    if not text.isascii() or text.count("\\") != slots or "\x7f" in text or "0.0000" in text or _EXPONENT.search(text):
-        text = canonical_json(row)  # the two may write this otherwise
-    if text.count(_SLOT_TEXT[1:-1]) == slots:
-        return _escaped(text).replace(_SLOT_TEXT, "%s")
-    fields = (  # some other text of the row looks like a slot
-        _escaped(canonical_json(key)) + ":" + ("%s" if value is SLOT else _escaped(canonical_json(value)))
-        for key, value in sorted(row.items())
-    )
-    return "{" + ",".join(fields) + "}"
+END: Final = "\x00"
+"""Ends a piece of a line; no NUL is in canonical JSON."""
+REPEAT: Final = "repeat"
 
 
-def _escaped(text: str) -> str:
-    return text.replace("%", "%%")
-
-
-def number_text(value: float | None) -> str:
-    """The JSON of a number of a score file."""
-    return "null" if value is None else float.__repr__(round(value, DIGITS) + 0.0)
-
-
-@functools.lru_cache(maxsize=4096)
-def _text(text: str | None) -> str:
-    return canonical_json(text)
+def text_json(text: str | None) -> str:
+    """The JSON of a text of a score file, as `canonical_json` writes it."""
+    return "null" if text is None else encode_basestring_ascii(text)
 
 
 def number_texts(values: Array) -> list[str]:
-    """`number_text` of many numbers, (n,); NaN is no number.
+    """The JSON of many numbers of a score file, (n,); null for NaN.
 
-    Where k = values * 10**DIGITS, rounded, is certain in spite of the rounding of this product, k / 10**DIGITS is the
-    float nearest to the rounded decimal, which is what `round` gives. msgspec and Python write the same digits, and
-    from 1e-4 on without an exponent.
+    msgspec and Python write the same digits, and from 1e-4 on, up to 1e16, without an exponent.
     """
-    scaled = np.clip(values, -1e8, 1e8) * 10.0**DIGITS
-    k = np.rint(scaled)
-    certain = (np.abs(scaled - k) < 0.499) & (np.abs(k) < 2.0**43) & ((k == 0) | (np.abs(k) >= 10.0**DIGITS * 1e-4))
-    texts = msgspec.json.encode((k / 10.0**DIGITS + 0.0).tolist()).decode()[1:-1].split(",") if len(values) else []
-    for n in np.flatnonzero(~(certain | np.isnan(values))).tolist():
-        texts[n] = number_text(float(values[n]))
+    found = rounded_all(values)
+    size = np.abs(found)
+    texts = msgspec.json.encode(found.tolist()).decode()[1:-1].split(",") if len(values) else []
+    for n in np.flatnonzero(((size > 0) & (size < 1e-4)) | (size > 1e15)).tolist():
+        texts[n] = repr(float(found[n]))
     return texts
 
 
 def head_text(label: str | None, status: str, reason: str) -> str:
     """An answer as a line of scores/readouts.jsonl has it, up to its value."""
-    why = f'"reason":{canonical_json(reason)},' if reason else ""
-    return f'{{"label":{_text(label)},{why}"status":{_text(status)},"value":'
-
-
-class _Format(NamedTuple):
-    """Lines of a cell in pieces: where each stage's heads and values go, and the repeat, and the pieces of a line."""
-
-    pieces: list[str]
-    places: list[tuple[str, int]]
-    repeat: int
-    width: int
-
-
-_Key = tuple[str, tuple[str, ...], tuple[str, ...]]
-"""Cells with the same case, measurements and stages have the same format."""
+    why = f'"reason":{text_json(reason)},' if reason else ""
+    return f'{{"label":{text_json(label)},{why}"status":{text_json(status)},"value":'
 
 
 class ReadoutLines:
-    """The lines of scores/readouts.jsonl, some cells at a time, cells of a case one after the other."""
+    """The lines of scores/readouts.jsonl, one for each readout of a cell, some cells at a time.
+
+    A line is made of as many pieces as any other, so that what differs from cell to cell goes into those of all lines
+    at once: in the order of the keys a stage has two after a piece of fixed text, head and value (both empty in a cell
+    without it), the repeat has one.
+    """
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
-        self._formats: dict[_Key, _Format] = {}
         self._head_texts: list[str] = []
-        self._heads: list[str] = []
-        self._values: list[str] = []
 
-    def of(self, cells: Sequence[Cell]) -> Iterator[str]:
-        """For each cell its lines, one for each readout."""
-        self._take_up()
-        keys: list[_Key] = [(cell.case.id, cell.measured, tuple(cell.answers)) for cell in cells]
-        new = {key: cell for key, cell in zip(keys, cells, strict=True) if key not in self._formats}
-        self._formats.update(zip(new, _formats(list(new.values())), strict=True))
-        for key, cell in zip(keys, cells, strict=True):
-            pieces, places, repeat, width = self._formats[key]
-            made, size = pieces.copy(), len(cell.truth)
-            for stage, at in places:
-                first = cell.answers[stage]
-                made[at::width] = self._heads[first : first + size]
-                made[at + 1 :: width] = self._values[first : first + size]
-            made[repeat::width] = [str(cell.repeat)] * size
-            yield "".join(made)
-        self._formats = {key: form for key, form in self._formats.items() if key[0] == keys[-1][0]}
-
-    def _take_up(self) -> None:
-        """Write the answers that are new."""
-        start, answers, texts = len(self._heads), self._answers, self._head_texts
-        texts += [head_text(*head) for head in answers.heads.things[len(texts) :]]
-        self._heads += [texts[head] for head in answers.head[start:]]
-        self._values += number_texts(np.array(answers.value[start:]))
-
-
-def _formats(cells: Sequence[Cell]) -> Iterator[_Format]:
-    """The format of each cell; the numbers of all of them are written together."""
-    values = [math.nan if t.value is None else t.value for cell in cells for t in cell.truth]
-    values += [x for cell in cells for p in (*cell.simulated, *cell.adapted) for x in (p.mean, p.sd)]
-    texts = number_texts(np.array(values))
-    n_truth = sum(len(cell.truth) for cell in cells)
-    truth, predicted = iter(texts[:n_truth]), iter(texts[n_truth:])
-    for cell in cells:
-        names = sorted((*cell.answers, "repeat"))
-        pieces, places, repeat, width = list[str](), list[tuple[str, int]](), 0, 0
-        for name in names:
-            if name == "repeat":
-                repeat = width + 1
+    def of(self, batch: Batch) -> str:
+        """The lines of some cells."""
+        given = {stage: first != NOWHERE for stage, first in batch.first.items()}
+        codes = batch.way
+        for there in given.values():
+            codes = 2 * codes + there
+        forms, form = np.unique(codes, return_inverse=True)
+        shown = [
+            (batch.ways[code >> len(given)], tuple(s for n, s in enumerate(reversed(given)) if code >> n & 1))
+            for code in forms.tolist()
+        ]
+        fixed = list(_fixed(shown, tuple(given)))
+        made = list(itertools.chain.from_iterable([fixed[n] for n in form.tolist()]))
+        size = np.array([len(way.truth) for way in batch.ways], dtype=np.intp)[batch.way]
+        width, at = _width(given), 0
+        for name in sorted((*given, REPEAT)):
+            if name == REPEAT:
+                made[at + 1 :: width] = list(map(str, np.repeat(batch.repeat, size).tolist()))
+                at += 2
             else:
-                places.append((name, width + 1))
-            width += 2 + (name != "repeat")
-        fixed = "".join(_lines(cell, truth, predicted)).split(SLOT)  # no other NUL is in canonical JSON
-        for n, text in enumerate(fixed[:-1]):
-            pieces += [text, ""] if names[n % len(names)] == "repeat" else [text, "", ""]
-        yield _Format([*pieces, fixed[-1]], places, repeat, width)
+                there = given[name]
+                self._fill(made, at + 1, width, spans(batch.first[name][there], size[there]), np.repeat(there, size))
+                at += 3
+        return "".join(made)
+
+    def _fill(self, made: list[str], at: int, width: int, entries: Ints, lines: NDArray[np.bool_]) -> None:
+        """Write the heads and the values of answers (n,), in this order, into those lines that are chosen, (lines,)."""
+        answers, texts = self._answers, self._head_texts
+        texts += [head_text(*head) for head in answers.heads.things[len(texts) :]]
+        heads = [texts[head] for head in np.asarray(answers.head)[entries].tolist()]
+        values = number_texts(np.asarray(answers.value)[entries])
+        if lines.all():
+            made[at::width], made[at + 1 :: width] = heads, values
+            return
+        for line, head, value in zip(np.flatnonzero(lines).tolist(), heads, values, strict=True):
+            made[line * width + at], made[line * width + at + 1] = head, value
 
 
-def _lines(cell: Cell, truth: Iterator[str], predicted: Iterator[str]) -> Iterator[str]:
-    """The lines of a cell with SLOTs; `truth` and `predicted` give the texts of its numbers in order."""
-    case, stages = _text(cell.case.id), tuple(cell.answers)
-    simulated, adapted = (
-        {p.readout: (p, next(predicted), next(predicted)) for p in predictions}
-        for predictions in (cell.simulated, cell.adapted)
-    )
-    for readout, true in zip(cell.case.readouts, cell.truth, strict=True):
-        name, threshold = readout.id, readout.threshold
-        before, after = simulated.get(name), adapted.get(name)
-        before_text = _predicted(readout, before)
-        after_text = before_text if before and after and before[0] is after[0] else _predicted(readout, after)
-        yield _line_format(stages, after is not None, before is not None) % (
-            *after_text,
-            case,
-            "true" if name in cell.queried else "false",
-            _text(name),
-            *before_text,
-            "null" if threshold is None else float.__repr__(threshold),
-            _text(true.label),
-            next(truth),
-        )
+def _width(stages: Collection[str]) -> int:
+    """How many pieces a line has."""
+    return 3 * len(stages) + 3
 
 
-def _predicted(readout: Readout, stated: tuple[Prediction, str, str] | None) -> tuple[str, ...]:
-    return () if stated is None else (_text(readout.decide(stated[0])), stated[1], stated[2])
+def _fixed(shown: Sequence[tuple[Way, tuple[str, ...]]], stages: tuple[str, ...]) -> Iterator[list[str]]:
+    """The pieces of the lines of cells with these ways, which have some of the stages.
+
+    The numbers of all of them are written together.
+    """
+    values = [math.nan if t.value is None else t.value for way, _ in shown for t in way.truth]
+    n_truth = len(values)
+    values += [x for way, _ in shown for p in (*way.adapted, *way.simulated) for x in (p.mean, p.sd)]
+    texts = number_texts(np.array(values))
+    truth, predicted = iter(texts[:n_truth]), iter(texts[n_truth:])
+    for way, given in shown:
+        asked, n = way.case.asked, len(way.truth)
+        frame = _frame(asked, given, stages, _names(way.adapted), _names(way.simulated))
+        made = [text_json(way.case.id)] * (PER_LINE * n)
+        made[0::PER_LINE], made[1::PER_LINE], made[2::PER_LINE] = _predicted(asked, way.adapted, predicted)
+        made[4::PER_LINE] = ["true" if name in way.queried else "false" for name in asked.names]
+        made[5::PER_LINE], made[6::PER_LINE], made[7::PER_LINE] = _predicted(asked, way.simulated, predicted)
+        made[8::PER_LINE] = [text_json(t.label) for t in way.truth]
+        made[9::PER_LINE] = itertools.islice(truth, n)
+        yield (frame % tuple(made)).split(END)
 
 
-@functools.lru_cache(maxsize=256)
-def _line_format(stages: tuple[str, ...], adapted: bool, simulated: bool) -> str:
-    """A line with SLOTs and, in the order of the keys, `%s` for what cells of a case may have in common."""
-    numbers = '{"label":%s,"mean":%s,"sd":%s}'
+_STATED, _UNSTATED = '{"label":%s,"mean":%s,"sd":%s}', "%.0s" * 3
+"""Both take three values; one writes nothing."""
+PER_LINE = 10
+"""Values of a line that cells of a case have in common: adapted (3), case, queried, simulator (3) and truth (2)."""
+
+
+@functools.lru_cache(maxsize=64)
+def _frame(
+    asked: Asked,
+    given: tuple[str, ...],
+    stages: tuple[str, ...],
+    adapted: Collection[str],
+    simulated: Collection[str],
+) -> str:
+    """The lines of a cell as a format of what cells of its case have in common; END parts their pieces.
+
+    `given` are its stages, `adapted` and `simulated` the readouts with predictions; of others there are no keys.
+    """
+    lines = [
+        _line_format(readout, given, stages, readout.id in adapted, readout.id in simulated)
+        for readout in asked.readouts
+    ]
+    return END.join(lines)
+
+
+def _line_format(
+    readout: Readout, given: Collection[str], stages: Collection[str], adapted: bool, simulated: bool
+) -> str:
     fields = {
-        **({"adapted": numbers} if adapted else {}),
-        **({"simulator": numbers} if simulated else {}),
-        **dict.fromkeys(("case", "queried", "readout", "threshold"), "%s"),
+        "adapted": _STATED if adapted else None,
+        "case": "%s",
+        "queried": "%s",
+        "readout": text_json(readout.id).replace("%", "%%"),
+        REPEAT: END + END,
+        "simulator": _STATED if simulated else None,
+        "threshold": "null" if readout.threshold is None else float.__repr__(readout.threshold),
         "truth": '{"label":%s,"value":%s}',
-        "repeat": SLOT,
-        **dict.fromkeys(stages, SLOT + "}"),
+        **dict.fromkeys(stages, END + END + END),
     }
-    return "{" + ",".join([f'"{key}":{fields[key]}' for key in sorted(fields)]) + "}\n"
+    text = ""
+    for key in sorted(fields):
+        field = fields[key]
+        if field is None:
+            text += _UNSTATED
+        elif key in stages:
+            text += f'"{key}":{field}}},' if key in given else field
+        else:
+            text += f'"{key}":{field},'
+    return "{" + text.removesuffix(",") + "}\n"
+
+
+def _names(predictions: Sequence[Prediction]) -> tuple[str, ...]:
+    return tuple([p.readout for p in predictions])
+
+
+def _predicted(asked: Asked, predictions: Sequence[Prediction], texts: Iterator[str]) -> Iterable[Sequence[str]]:
+    """Labels, means and deviations for each readout; nothing where it has no prediction. `texts` gives the numbers."""
+    numbers = list(itertools.islice(texts, 2 * len(predictions)))
+    if _names(predictions) == asked.names:
+        labels, _ = asked.decide(predictions)
+        return list(map(text_json, labels)), numbers[::2], numbers[1::2]
+    stated = dict(zip(_names(predictions), zip(predictions, numbers[::2], numbers[1::2], strict=True), strict=True))
+    none = ("", "", "")
+    rows = []
+    for readout in asked.readouts:
+        p = stated.get(readout.id)
+        rows.append(none if p is None else (text_json(readout.decide(p[0])), *p[1:]))
+    return zip(*rows, strict=True)

@@ -229,7 +229,7 @@ class Steps:
 
     def _affordable(self, case_id: str, measured: tuple[str, ...]) -> tuple[Measurement, ...]:
         case = self.cases[case_id].case
-        return tuple(case.measurement(m) for m in affordable(measured, case, self.config.budget.cost))
+        return tuple(case.measurement(m) for m in affordable(measured, case.menu, self.config.budget.cost))
 
     def _view(self, state: LoopState, menu: Sequence[Measurement], proposal: str | None) -> SelectionView:
         """What the policy may look at: of what was sealed, only what has been measured."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from evidence.checks import check_observation, check_truth
+from evidence.checks import check_observation, check_predicted, check_truth
 from evidence.contracts import (
     AdapterInputs,
     Case,
     EvidenceSetting,
+    Measurement,
     Observed,
     Prediction,
     Simulator,
@@ -93,7 +95,7 @@ def _fitted(setting: EvidenceSetting, loaded: Loaded) -> Simulator | None:
 def _prepare_case(setting: EvidenceSetting, predict: Predictor | None, case: Case, loaded: Loaded) -> Prepared:
     try:
         truth = setting.truth(case)
-        check_truth(case, truth)
+        check_truth(case.readouts, truth)
         sealed = {m.id: setting.observe(case, m, derive_seed(loaded.config.seed, case.id, m.id)) for m in case.menu}
         for measurement, seen in sealed.items():
             check_observation(case, measurement, seen.observation)
@@ -106,13 +108,16 @@ def _prepare_case(setting: EvidenceSetting, predict: Predictor | None, case: Cas
                 )
                 inputs = inputs.model_copy(update={"refits": refits})
             loaded.adapter.calibrate(inputs, ())
-        return Prepared(case, truth, sealed, setting.baselines(case), inputs)
+        baselines = setting.baselines(case)
+        made = itertools.chain(() if inputs is None else inputs.predictions, *baselines.values())
+        check_predicted(case.readouts, (p.readout for p in made))
+        return Prepared(case, truth, sealed, baselines, inputs)
     except Exception as error:
         error.add_note(f"while preparing case {case.id!r} of setting {loaded.case_file.setting!r}")
         raise
 
 
-def affordable(measured: Sequence[str], case: Case, cost: float | None) -> tuple[str, ...]:
+def affordable(measured: Sequence[str], menu: Sequence[Measurement], cost: float | None) -> tuple[str, ...]:
     """The ids of the menu that are neither measured nor beyond what is left of the cost, in menu order."""
-    spent = math.fsum(m.cost for m in case.menu if m.id in measured)
-    return tuple(m.id for m in case.menu if m.id not in measured and (cost is None or spent + m.cost <= cost))
+    spent = math.fsum(m.cost for m in menu if m.id in measured)
+    return tuple(m.id for m in menu if m.id not in measured and (cost is None or spent + m.cost <= cost))

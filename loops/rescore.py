@@ -6,23 +6,23 @@ some at a time: of each, only its entries in columns stay in memory.
 
 from __future__ import annotations
 
-import itertools
 import json
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evidence.errors import ArchiveError
 from evidence.files import forget_unfinished, stream_atomic, write_atomic
 from evidence.values import derive_seed
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
-from loops.cells import Cell, Cells, archived_config
-from loops.choice import Choices, Chosen
+from loops.cells import Batch, Cells, archived_config
+from loops.choice import Choices
+from loops.choice_rows import Chosen, write_rows
 from loops.collection import rare_collection
 from loops.columns import Columns
 from loops.config import RunConfig
@@ -31,9 +31,6 @@ from loops.lines import ReadoutLines
 from loops.usage import CALLS_OF, Totals, open_usage
 from scoring.intervals import Draws, score
 from scoring.metrics import Marks
-
-AT_ONCE = 256
-"""Cells whose lines are written at a time."""
 
 
 class Scored(NamedTuple):
@@ -49,17 +46,20 @@ def rescore(folder: Path, *, reparse: bool = False) -> dict[str, Any]:
     config = archived_config(run, folder)
     cells = Cells(folder, run, config, reparse=reparse)
     scoring, lines = Scoring(run, config, cells), ReadoutLines(cells.answers)
-    scores, found = folder / "scores", iter(cells)
+    scores = folder / "scores"
     forget_unfinished(scores)
     with (
         rare_collection(),
         stream_atomic(scores / "readouts.jsonl", error=ArchiveError) as readouts,
         stream_atomic(scores / "cases.jsonl", error=ArchiveError) as cases,
     ):
-        for some in iter(lambda: list(itertools.islice(found, AT_ONCE)), []):
-            chosen = [(cell, scoring.add(cell)) for cell in some]
-            readouts.write("".join(lines.of(some)))
-            cases.write("".join([row.line % cell.repeat for cell, row in chosen if row is not None]))
+        for batch in cells:
+            chosen = scoring.add(batch)
+            readouts.write(lines.of(batch))
+            if chosen is not None:
+                write_rows(chosen)
+                pairs = zip(batch.way.tolist(), batch.repeat.tolist(), strict=True)
+                cases.write("".join([chosen[way].line % repeat for way, repeat in pairs]))
     summary = scoring.finish().summary
     text = json.dumps(summary, indent=1, sort_keys=True, ensure_ascii=True, allow_nan=False)
     write_atomic(scores / "summary.json", (text + "\n").encode(), error=ArchiveError)
@@ -74,16 +74,16 @@ def compute_scores(folder: Path) -> Scored:
     return score_cells(Scoring(run, config, cells), cells)
 
 
-def score_cells(scoring: Scoring, cells: Iterable[Cell]) -> Scored:
-    """The scores of cells in the order of the case file."""
+def score_cells(scoring: Scoring, cells: Iterable[Batch]) -> Scored:
+    """The scores of batches of cells in the order of the case file."""
     with rare_collection():
-        for cell in cells:
-            scoring.add(cell)
+        for batch in cells:
+            scoring.add(batch)
     return scoring.finish()
 
 
 class Scoring:
-    """The scores of a run whose cells are added in the order of the case file. `cells` says what of it is damaged."""
+    """The scores of a run whose batches of cells are added in their order. `cells` says what of it is damaged."""
 
     def __init__(self, run: RunRecord, config: RunConfig, cells: Cells):
         self.run = run
@@ -93,22 +93,23 @@ class Scoring:
         self._choices = Choices(cells.adapter, config.adapter.name, config.budget.cost)
         self._outcomes: Counter[str] = Counter()
         self._totals: dict[str, Totals] = {}
-        self._steps = array("q")
+        self._steps: list[NDArray[np.intp]] = []
         self._refused = 0
         self._done: set[tuple[str, int | None]] = set()
 
-    def add(self, cell: Cell) -> Chosen | None:
-        """Add a cell. How its first measurement was chosen, where there is a simulator."""
-        self.columns.add(cell)
-        self._done.add((cell.case.id, cell.repeat))
-        self._outcomes[cell.outcome] += 1
-        self._refused += cell.refused
-        self._steps.extend(cell.steps)
-        return self._choices.add(cell)
+    def add(self, batch: Batch) -> list[Chosen] | None:
+        """Add some cells. How their first measurement was chosen, by their ways, where there is a simulator."""
+        self.columns.add(batch)
+        ids = [way.case.id for way in batch.ways]
+        self._done.update(zip([ids[way] for way in batch.way.tolist()], batch.repeat.tolist(), strict=True))
+        self._outcomes.update(batch.outcomes)
+        self._refused += batch.refused
+        self._steps.append(batch.steps)
+        return self._choices.add(batch)
 
     def _count_steps(self) -> None:
         """Count the steps of all cells added, by the step's name."""
-        steps, numbers = self.cells.index.steps, np.asarray(self._steps, dtype=np.intp)
+        steps, numbers = self.cells.index.steps, np.concatenate([np.zeros(0, dtype=np.intp), *self._steps])
         name = np.asarray(steps.name)[numbers]
         for number, step in enumerate(steps.names.things):
             self._totals[step] = Totals()

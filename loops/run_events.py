@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from evidence.errors import ArchiveError
 from loops.archive import Opened, RunRecord, event_of
 from loops.config import RunConfig
 from loops.index import LineIndex, LineReader, Place
 from loops.lean import Closed, Event, Observed, Selected, Stepped, read_event, read_events
+from loops.opened import OpenedCase, read_opened
+
+Found = TypeVar("Found", Opened, OpenedCase)
 
 STAGES = {"initial": "predict", "reviewed": "review", "revised": "revise"}
 """The scored stages and the step that gives each."""
@@ -64,15 +69,29 @@ class OpenedCases:
 
     def opened(self, reader: LineReader, case: str) -> Opened | None:
         """The case as it was opened; the last line counts."""
+        return self._last(reader, case, _opened_of)
+
+    def in_short(self, reader: LineReader, case: str) -> OpenedCase | None:
+        """What scoring needs of that."""
+        return self._last(reader, case, read_opened)
+
+    def _last(
+        self, reader: LineReader, case: str, read: Callable[[bytes, Path, int, list[int]], Found | None]
+    ) -> Found | None:
         place, damaged = Place(case, None), list[int]()
         found = None
         for number, line in reader.lines(place):
-            event = event_of(line, self.index.path, number, damaged)
-            if isinstance(event, Opened):
-                check_names(self.index.path, number, place, event.case.id, None)
-                found = event
+            opened = read(line, self.index.path, number, damaged)
+            if opened is not None:
+                check_names(self.index.path, number, place, opened.case.id, None)
+                found = opened
         self._found.update(damaged)
         return found
+
+
+def _opened_of(line: bytes, path: Path, number: int, damaged: list[int]) -> Opened | None:
+    event = event_of(line, path, number, damaged)
+    return event if isinstance(event, Opened) else None
 
 
 class RunEvents(OpenedCases):

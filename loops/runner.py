@@ -138,7 +138,7 @@ def _preparation(loaded: Loaded) -> str:
 
 def _check_budget(ready: Ready, loaded: Loaded) -> None:
     for prepared in ready.cases:
-        if not affordable([], prepared.case, loaded.config.budget.cost):
+        if not affordable([], prepared.case.menu, loaded.config.budget.cost):
             cheapest = min(m.cost for m in prepared.case.menu)
             raise ConfigError(
                 f"budget.cost {loaded.config.budget.cost:g} pays no measurement of case {prepared.case.id!r}; "

@@ -14,15 +14,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
-from evidence.contracts import Case, Truth
+from evidence.contracts import Readout
 from evidence.errors import ConfigError
 from evidence.registry import ADAPTERS
 from loops.archive import read_run
-from loops.cells import Cell, Cells, archived_config
+from loops.cell_events import NOWHERE
+from loops.cells import Batch, Cells, archived_config
 from loops.config import Component, build
 from loops.lean import Answer
+from loops.opened import Asked, Case, Truth
 from loops.rescore import Scoring, score_cells
+from loops.ways import Way
 
 NOT_REPLAYABLE = "not replayable: a label without a value says nothing of another threshold"
 
@@ -56,25 +60,30 @@ def what_if(folder: Path, *, adapter: Component | None = None, threshold: float 
     return summary
 
 
-def _changed(cells: Cells, adapter: bool, threshold: float | None, lost: Counter[str]) -> Iterator[Cell]:
+def _changed(cells: Cells, adapter: bool, threshold: float | None, lost: Counter[str]) -> Iterator[Batch]:
     """The cells under another adapter or threshold; answers that are not replayable are counted in `lost` by stage."""
     other: _Relabelled | None = None
-    for cell in cells:
+    for batch in cells:
         if adapter:
-            lost["revised"] += len(cell.case.readouts) * ("revised" in cell.answers)
-            cell = msgspec.structs.replace(
-                cell, answers={stage: given for stage, given in cell.answers.items() if stage != "revised"}
-            )
+            lost["revised"] += sum(len(batch.ways[way].truth) for way in batch.way.tolist())
+            batch = batch._replace(first={stage: first for stage, first in batch.first.items() if stage != "revised"})
         if threshold is not None:
-            if other is None or other.before is not cell.case:
-                other = _relabel(cell, threshold)
+            changed = list[_Relabelled]()
+            for way in batch.ways:
+                if other is None or other.before is not way.case:
+                    other = _relabel(way, threshold, other)
+                changed.append(other)
             answers = {}
-            for stage, first in cell.answers.items():
-                given = [_answer(other.case, a) for a in cells.answers.of(first, len(cell.case.readouts))]
-                lost[stage] += sum(a.reason == NOT_REPLAYABLE for a in given)
-                answers[stage] = cells.answers.add(given)
-            cell = msgspec.structs.replace(cell, case=other.case, truth=other.truth, answers=answers)
-        yield cell
+            for stage, first in batch.first.items():
+                answers[stage] = first.copy()
+                for n in np.flatnonzero(first != NOWHERE).tolist():
+                    to = changed[batch.way[n]]
+                    given = [_answer(to.case.asked, a) for a in cells.answers.of(int(first[n]), len(to.truth))]
+                    lost[stage] += sum(a.reason == NOT_REPLAYABLE for a in given)
+                    answers[stage][n] = cells.answers.add(given)
+            ways = [w._replace(case=to.case, truth=to.truth) for w, to in zip(batch.ways, changed, strict=True)]
+            batch = batch._replace(ways=ways, first=answers)
+        yield batch
 
 
 class _Relabelled(NamedTuple):
@@ -85,28 +94,35 @@ class _Relabelled(NamedTuple):
     truth: tuple[Truth, ...]
 
 
-def _relabel(cell: Cell, threshold: float) -> _Relabelled:
+def _relabel(way: Way, threshold: float, last: _Relabelled | None) -> _Relabelled:
     """A case with all labels by the new threshold. Raises ConfigError for a categorical readout."""
-    fixed = [r.id for r in cell.case.readouts if not r.numeric]
-    if fixed:
-        raise ConfigError(f"--threshold: readout {fixed[0]!r} of case {cell.case.id!r} is categorical: it has none")
-    readouts = tuple(r.model_copy(update={"threshold": threshold}) for r in cell.case.readouts)
-    case = cell.case.model_copy(update={"readouts": readouts})
-    return _Relabelled(cell.case, case, tuple(_relabelled(case, t) for t in cell.truth))
+    given = way.case.asked
+    if last is not None and last.before.asked is given:
+        asked = last.case.asked
+    else:
+        fixed = [r.id for r in given.readouts if not r.numeric]
+        if fixed:
+            raise ConfigError(f"--threshold: readout {fixed[0]!r} of case {way.case.id!r} is categorical: it has none")
+        asked = Asked(tuple(r.model_copy(update={"threshold": threshold}) for r in given.readouts), given.menu)
+    return _Relabelled(
+        way.case,
+        Case(way.case.id, asked),
+        tuple(_relabelled(*pair) for pair in zip(asked.readouts, way.truth, strict=True)),
+    )
 
 
-def _relabelled(case: Case, truth: Truth) -> Truth:
+def _relabelled(readout: Readout, truth: Truth) -> Truth:
     assert truth.value is not None  # noqa: S101 - check_truth: a numeric truth has a value
-    return truth.model_copy(update={"label": case.readout(truth.readout).classify(truth.value)})
+    return msgspec.structs.replace(truth, label=readout.classify(truth.value))
 
 
-def _answer(case: Case, answer: Answer) -> Answer:
+def _answer(asked: Asked, answer: Answer) -> Answer:
     if answer.label is None:
         return answer
     if answer.value is None:
         return Answer(readout=answer.readout, status="missing", reason=NOT_REPLAYABLE)
     # its confidence was in the label under the run's own threshold
-    label = case.readout(answer.readout).classify(answer.value)
+    label = asked.readouts[asked.names.index(answer.readout)].classify(answer.value)
     return msgspec.structs.replace(answer, label=label, confidence=None)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,14 @@ DIGITS = 6
 """Scores are rounded to this many decimals when they are written."""
 
 
+@overload
+def rounded(value: float) -> float: ...
+@overload
+def rounded(value: None) -> None: ...
+@overload
+def rounded(value: float | None) -> float | None: ...
+
+
 def rounded(value: float | None) -> float | None:
     """A float fit for a score file: rounded, and never NaN or infinite (ValueError)."""
     if value is None:
@@ -20,6 +28,21 @@ def rounded(value: float | None) -> float | None:
     if not math.isfinite(value):
         raise ValueError(f"expected a finite score, got {value}")
     return round(value, DIGITS) + 0.0
+
+
+def rounded_all(values: Array) -> Array:
+    """`rounded` of many numbers, (n,); NaN, in memory only, stays.
+
+    Where k = values * 10**DIGITS, rounded, is certain in spite of the rounding of this product, k / 10**DIGITS is the
+    float nearest to the rounded decimal, which is what `round` gives.
+    """
+    scaled = np.clip(values, -1e8, 1e8) * 10.0**DIGITS
+    k = np.rint(scaled)
+    certain = (np.abs(scaled - k) < 0.499) & (np.abs(k) < 2.0**43)
+    found = np.asarray(k / 10.0**DIGITS + 0.0)
+    for n in np.flatnonzero(~(certain | np.isnan(values))).tolist():
+        found[n] = rounded(float(values[n]))
+    return found
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:

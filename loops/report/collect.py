@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,7 +70,7 @@ def collect(folders: Sequence[Path]) -> list[Run]:
         config = archived_config(record, folder)
         cells = Cells(folder, record, config)
         scoring = Scoring(record, config, cells)
-        choices = count_choices(chosen.row for chosen in map(scoring.add, cells) if chosen is not None)
+        choices = count_choices(_rows(scoring, cells))
         scored = scoring.finish()
         runs.append(
             Run(
@@ -86,6 +86,15 @@ def collect(folders: Sequence[Path]) -> list[Run]:
             )
         )
     return runs
+
+
+def _rows(scoring: Scoring, cells: Cells) -> Iterator[Mapping[str, Any]]:
+    """Score the cells of a run. How the first measurement of each was chosen, where there is a simulator."""
+    for batch in cells:
+        chosen = scoring.add(batch)
+        if chosen is not None:
+            rows = [choice.row for choice in chosen]
+            yield from (rows[way] for way in batch.way.tolist())
 
 
 def tally(columns: Columns) -> dict[str, Tally]:

@@ -1,5 +1,6 @@
 """Answers in columns are the answers that were read, and what is checked of all at once is what is checked of each."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from evidence.errors import ArchiveError
 from loops import lean
 from loops.answer_checks import Questions, all_fit
 from loops.answers import Answers
+from loops.opened import Asked
 from loops.step_columns import StepColumns
 
 NUMBER = st.none() | st.floats(allow_nan=False, allow_infinity=False)
@@ -38,8 +40,13 @@ CASES = (
 )
 
 
+def questions(asked: Case, answers: Answers) -> Questions:
+    return Questions(Asked(asked.readouts, asked.menu), answers)
+
+
 def step(answers: list[lean.Answer]) -> lean.Stepped:
     return lean.Stepped(
+        event="stepped",
         case="a",
         repeat=0,
         step="predict",
@@ -109,18 +116,19 @@ def steps_of(draw) -> tuple[int, list[list[lean.Answer]]]:
 def test_all_fit_where_each_fits(cells) -> None:
     answers = Answers()
     steps = StepColumns(answers)
-    known = [Questions(c, answers) for c in CASES]
+    known = [questions(c, answers) for c in CASES]
     asked = []
     for number, made in cells:
         asked.append((known[number], tuple(range(len(steps), len(steps) + len(made)))))
         steps.add([step(new) for new in made])
+    which = np.array([number for number, made in cells for _ in made], dtype=np.intp)
     try:
         for own, numbers in asked:
             own.check(numbers, steps)
     except ArchiveError:
-        assert not all_fit(asked, steps)
+        assert not all_fit(known, which, np.arange(len(steps)), steps)
     else:
-        assert all_fit(asked, steps)
+        assert all_fit(known, which, np.arange(len(steps)), steps)
 
 
 def test_what_does_not_fit_is_named() -> None:
@@ -128,4 +136,4 @@ def test_what_does_not_fit_is_named() -> None:
     steps = StepColumns(answers)
     steps.add([step([lean.Answer(readout="a", status="answered", label="sideways")])])
     with pytest.raises(ArchiveError, match="step predict: 'sideways' is no option of 'a'"):
-        Questions(CASES[0], answers).check((0,), steps)
+        questions(CASES[0], answers).check((0,), steps)

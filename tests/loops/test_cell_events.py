@@ -101,12 +101,17 @@ def read_at_once(folder: Path, review: bool):
     index = CellEvents(folder / "events.jsonl", CASES, REPEATS, review=review)
     opened, cells = OpenedCases(index), {}
     with index.open() as reader:
-        for number, case in enumerate(CASES):
+        for case in CASES:
             opened.opened(reader, case)
-            for lines in index.cells(number):
-                if index.plan(lines.marks).whole:
-                    cells[number, lines.repeat] = lines
+    places = [divmod(cell, REPEATS) for cell in index.cell.tolist()]
+    for place, number, start in zip(places, plans_of(index), index.start[:-1].tolist(), strict=True):
+        if index.plans[number].whole:
+            cells[place] = index.plans[number], index.ref[start:].tolist()
     return index, cells, opened.damaged
+
+
+def plans_of(index: CellEvents) -> list[int]:
+    return index.plans_of(0, len(index.cell))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -121,20 +126,20 @@ def test_one_pass_finds_what_reading_cell_by_cell_finds(tmp_path: Path, content:
         return
     index, found, also_damaged = read_at_once(tmp_path, review)
     assert (set(found), also_damaged) == (set(expected), damaged)
-    for key, lines in found.items():
-        parts, plan = expected[key], index.plan(lines.marks)
+    for key, (plan, refs) in found.items():
+        parts = expected[key]
         assert parts.closed is not None
         assert (plan.outcome, plan.measured) == (parts.closed.outcome, parts.closed.measured)
         assert list(plan.steps) == sorted(parts.steps, key=lambda key: (key[1], key[0]))
         for place, at in plan.steps.items():
-            step, made = lines.refs[at], parts.steps[place]
+            step, made = refs[at], parts.steps[place]
             assert index.answers.of(index.steps.first[step], index.steps.size[step]) == list(made.answers)
             assert (index.steps.step(step), index.steps.status(step)) == (made.step, made.status)
             assert (index.steps.attempts(step), index.steps.unmetered[step]) == (len(made.attempts), made.unmetered)
         turns = range(len(plan.measured))
-        seen = [index.observations.things[lines.refs[at]] for at in plan.observed]
+        seen = [index.observations.things[refs[at]] for at in plan.observed]
         assert seen == [parts.observed[turn].observation for turn in turns]
-        assert sum(lines.refs[at] for at in plan.selected) == sum(len(s.refused) for s in parts.selected.values())
+        assert sum(refs[at] for at in plan.selected) == sum(len(s.refused) for s in parts.selected.values())
 
 
 def test_answers_that_no_contract_takes_are_refused_with_their_line(tmp_path: Path) -> None:
@@ -163,4 +168,4 @@ def test_a_failed_prediction_that_says_it_measured_is_not_whole(tmp_path: Path) 
         path = tmp_path / "events.jsonl"
         path.write_text("".join(canonical_json(event) + "\n" for event in lines))
         index = CellEvents(path, CASES, REPEATS, review=False)
-        assert [index.plan(lines.marks).whole for lines in index.cells(0)] == [whole]
+        assert [index.plans[number].whole for number in plans_of(index)] == [whole]

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from vcloop_heat_shock.setting import HeatShock
 
-from evidence.contracts import Reply
-from evidence.errors import ArchiveError, ConfigError, ReplyError
+from evidence.contracts import Case, Reply, Truth
+from evidence.errors import ArchiveError, ConfigError, ContractError, ReplyError
 from evidence.journal import Journal, read_journal
 from interpreters.scripted import ScriptedInterpreter
 from loops import runner
@@ -227,6 +228,7 @@ def test_reparse_says_which_calls_are_damaged_and_keeps_their_reading(make_confi
         ("opened", lambda e: e["truth"].reverse(), "truth"),
         ("opened", lambda e: e["truth"][0].update(label="bogus"), "bogus"),
         ("opened", lambda e: e.update(adapter_inputs=""), "adapter inputs"),
+        ("opened", lambda e: e["case"]["readouts"][0].update(threshold=None), "categorical"),
         ("stepped", lambda e: e["answers"].reverse(), "answers to"),
         ("stepped", lambda e: e["answers"].pop(), "answers to"),
         ("stepped", lambda e: e["answers"][0].update(label="bogus"), "no option"),
@@ -239,6 +241,25 @@ def test_an_edited_archive_is_refused(make_config, tmp_path: Path, event, change
     edit(tmp_path / "run", event, change)
     with pytest.raises(ArchiveError, match=words):
         rescore(tmp_path / "run")
+
+
+def test_a_prediction_of_a_categorical_readout_is_refused_before_the_first_call(
+    make_config, tmp_path: Path, monkeypatch
+) -> None:
+    def categorical(setting: HeatShock) -> tuple[Case, ...]:
+        return tuple(
+            case.model_copy(update={"readouts": tuple(r.model_copy(update={"threshold": None}) for r in case.readouts)})
+            for case in setting.case_file.cases
+        )
+
+    def up(setting: HeatShock, case: Case) -> tuple[Truth, ...]:
+        return tuple(Truth(readout=r.id, label="up") for r in case.readouts)
+
+    monkeypatch.setattr(HeatShock, "cases", categorical)
+    monkeypatch.setattr(HeatShock, "truth", up)
+    with pytest.raises(ContractError, match="is categorical, and there is a prediction of its value"):
+        run(load(make_config()), tmp_path / "run")
+    assert not (tmp_path / "run/calls.jsonl").exists()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from evidence import contracts
 from evidence.errors import ArchiveError
 from evidence.values import canonical_json
-from loops import archive, lean
+from loops import archive, lean, opened
 
 PAIRS = [
     (lean.Answer, contracts.Answer),
@@ -23,6 +23,8 @@ PAIRS = [
     (lean.Selected, archive.Selected),
     (lean.Observed, archive.Observed),
     (lean.Closed, archive.Closed),
+    (opened.Truth, contracts.Truth),
+    (opened.Perturbation, contracts.Perturbation),
 ]
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 MAYBE = st.none() | NUMBER
@@ -126,9 +128,9 @@ SLOT = "<here>"
 
 
 @st.composite
-def changed(draw) -> bytes:
+def changed(draw, events=EVENTS) -> bytes:
     """A line with one value changed, lost or named twice, or a field too many; or cut."""
-    record = json.loads(canonical_json(draw(EVENTS)))
+    record = json.loads(canonical_json(draw(events)))
     inside = [record]
     for value in inside:
         inside += [v for v in (value.values() if isinstance(value, dict) else value) if isinstance(v, dict | list)]
@@ -152,7 +154,7 @@ def changed(draw) -> bytes:
 
 
 def plain(event):
-    return None if event is None else msgspec.convert(event, lean.Event, from_attributes=True)
+    return None if event is None else lean.event(event)
 
 
 def read_in_full(line: bytes):
