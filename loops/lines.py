@@ -76,7 +76,7 @@ class ReadoutLines:
         fixed = list(_fixed(shown, tuple(given)))
         made = list(itertools.chain.from_iterable([fixed[n] for n in form.tolist()]))
         size = np.array([len(way.truth) for way in batch.ways], dtype=np.intp)[batch.way]
-        width, at = _width(given), 0
+        width, at = 3 * len(given) + 3, 0
         for name in sorted((*given, REPEAT)):
             if name == REPEAT:
                 made[at + 1 :: width] = list(map(str, np.repeat(batch.repeat, size).tolist()))
@@ -98,11 +98,6 @@ class ReadoutLines:
             return
         for line, head, value in zip(np.flatnonzero(lines).tolist(), heads, values, strict=True):
             made[line * width + at], made[line * width + at + 1] = head, value
-
-
-def _width(stages: Collection[str]) -> int:
-    """How many pieces a line has."""
-    return 3 * len(stages) + 3
 
 
 def _fixed(shown: Sequence[tuple[Way, tuple[str, ...]]], stages: tuple[str, ...]) -> Iterator[list[str]]:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from evidence.checks import check_predicted
 from evidence.contracts import Adapter, AdapterInputs, Observation, Prediction
-from evidence.errors import ArchiveError
+from evidence.errors import ArchiveError, ContractError
 from loops import lean
 from loops.answer_checks import Questions
 from loops.archive import read_blob
@@ -39,7 +39,8 @@ class Way(NamedTuple):
 class CaseWays:
     """A case, checked, and its ways.
 
-    Raises ContractError where the truth does not answer the readouts, or a categorical one has a prediction.
+    Raises ContractError where the truth does not answer the readouts, a categorical one has a prediction, or there is
+    not an observation for every menu entry.
     """
 
     def __init__(self, opened: OpenedCase, inputs: AdapterInputs | None, adapter: Adapter, questions: Questions):
@@ -55,6 +56,8 @@ class CaseWays:
         self._adapter = adapter
         self._sealed = {o.measurement: o for o in opened.sealed}
         self._ways: dict[tuple[str, ...], Way] = {}
+        if self._sealed.keys() != asked.entries.keys():
+            raise ContractError(f"sealed: expected observations of {sorted(asked.entries)}, got {sorted(self._sealed)}")
 
     def check_observation(self, observation: lean.Observation) -> None:
         """Raise ArchiveError where an observation is not the one that was sealed when the case was opened."""

@@ -53,10 +53,13 @@ class Draws:
     def sums(self, *places: int) -> Array:
         """The sums of columns in every draw, (draws, columns)."""
         if self._sums is None:
+            from threadpoolctl import threadpool_limits
+
             table = np.stack(self._columns, axis=1)
             self._columns = []
             drawn = _counts(self.n_cases, self.seed, self.draws)
-            self._sums = np.concatenate([counts.astype(float) @ table for _, counts in drawn])
+            with threadpool_limits(1, "blas"):  # on blocks this small, threads wait longer than they work
+                self._sums = np.concatenate([counts.astype(float) @ table for _, counts in drawn])
         return self._sums[:, list(places)]
 
 

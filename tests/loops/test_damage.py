@@ -229,6 +229,7 @@ def test_reparse_says_which_calls_are_damaged_and_keeps_their_reading(make_confi
         ("opened", lambda e: e["truth"][0].update(label="bogus"), "bogus"),
         ("opened", lambda e: e.update(adapter_inputs=""), "adapter inputs"),
         ("opened", lambda e: e["case"]["readouts"][0].update(threshold=None), "categorical"),
+        ("opened", lambda e: e["sealed"].pop(), "sealed: expected observations of"),
         ("stepped", lambda e: e["answers"].reverse(), "answers to"),
         ("stepped", lambda e: e["answers"].pop(), "answers to"),
         ("stepped", lambda e: e["answers"][0].update(label="bogus"), "no option"),
