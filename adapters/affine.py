@@ -10,6 +10,7 @@ readout moves the shift u of the case, and so every other readout, by tau^2 / (t
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 from adapters.conditioning import Array, Gaussian, condition, measured, predictions
 from evidence.contracts import AdapterInputs, NoOptions, Observation, Prediction, TrainingResidual
 from evidence.errors import ConfigError
-from evidence.values import Value
+from evidence.values import Same, Value
 
 
 class AffineFit(NamedTuple):
@@ -41,12 +42,16 @@ class Affine:
 
     def calibrate(self, inputs: AdapterInputs, observations: Sequence[Observation]) -> tuple[Prediction, ...]:
         """Calibrated predictions. Raises ConfigError with fewer than two usable training perturbations."""
-        fitted = fit_affine(inputs.training)
-        n = len(inputs.readouts)
-        x = np.array([p.mean for p in inputs.predictions])
-        cov = np.full((n, n), fitted.tau2) + np.diag(np.full(n, fitted.sigma2))
-        prior = Gaussian(fitted.a + fitted.b * x, cov)
-        return predictions(inputs, condition(prior, measured(inputs, observations)))
+        return predictions(inputs, condition(_prior(Same(inputs)), measured(inputs, observations)))
+
+
+@functools.lru_cache(maxsize=16)
+def _prior(inputs: Same[AdapterInputs]) -> Gaussian:
+    """The joint normal of a case before anything is measured; every entry of its menu is tried on it."""
+    given = inputs.value
+    fitted, n = fit_affine(given.training), len(given.readouts)
+    x = np.array([p.mean for p in given.predictions])
+    return Gaussian(fitted.a + fitted.b * x, np.full((n, n), fitted.tau2) + np.diag(np.full(n, fitted.sigma2)))
 
 
 def fit_affine(training: Sequence[TrainingResidual]) -> AffineFit:

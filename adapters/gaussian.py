@@ -12,6 +12,7 @@ readout that varies with it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal, NamedTuple
 
@@ -21,7 +22,7 @@ from pydantic import Field
 from adapters.conditioning import Array, Gaussian, condition, measured, predictions
 from evidence.contracts import AdapterInputs, Joint, Observation, Prediction, TrainingResidual
 from evidence.errors import ConfigError
-from evidence.values import Number, Value
+from evidence.values import Number, Same, Value
 
 DOF = 4.0
 """Shape of the predictive distribution: residuals have heavier tails than a normal (docs/adapters.md)."""
@@ -89,9 +90,15 @@ class GaussianResiduals:
         )
 
     def _posterior(self, inputs: AdapterInputs, observations: Sequence[Observation]) -> Gaussian:
-        fitted = fit_residuals(arrays(inputs.training, inputs.readouts), self.options.shrinkage)
-        prior = fitted.prior(np.array([p.mean for p in inputs.predictions]))
-        return condition(prior, measured(inputs, observations))
+        return condition(_prior(Same(inputs), self.options.shrinkage), measured(inputs, observations))
+
+
+@functools.lru_cache(maxsize=16)
+def _prior(inputs: Same[AdapterInputs], shrinkage: float) -> Gaussian:
+    """The joint normal of a case before anything is measured; every entry of its menu is tried on it."""
+    given = inputs.value
+    fitted = fit_residuals(arrays(given.training, given.readouts), shrinkage)
+    return fitted.prior(np.array([p.mean for p in given.predictions]))
 
 
 def arrays(training: Sequence[TrainingResidual], readouts: Sequence[str]) -> Training:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from evidence.errors import ArchiveError
 from interpreters.reply import SUM_TOLERANCE
-from loops.answers import Answers, spans
+from loops.answers import Answers, by_width, spans, sums
 from loops.opened import Asked
 from loops.step_columns import StepColumns
 
@@ -69,15 +69,21 @@ def all_fit(questions: Sequence[Questions], which: NDArray[np.intp], steps: NDAr
     stated = np.asarray(answers.confidence)[entries]
     if ((stated < 0) | (stated > 1)).any():
         return False
-    chances = answers.probabilities
-    return not chances or all(
-        _fit(chances[entry], options[k])
-        for entry, k in zip(entries.tolist(), kind.tolist(), strict=True)
-        if entry in chances
-    )
+    if not answers.probabilities:
+        return True
+    pairs = zip(entries.tolist(), kind.tolist(), strict=True)
+    chances = [(answers.probabilities[entry], options[k]) for entry, k in pairs if entry in answers.probabilities]
+    if [p for p, labels in chances if len(p) != len(labels)]:
+        return False
+    return all(_sound(table).all() for _, table in by_width([p for p, _ in chances]))
 
 
 def _fit(chances: Sequence[float], labels: Collection[str]) -> bool:
     """Whether there is a probability for every label, and they sum to 1 as closely as in a reply."""
-    rounding = SUM_TOLERANCE + 1e-9
-    return len(chances) == len(labels) and all(0 <= p <= 1 for p in chances) and abs(sum(chances) - 1) <= rounding
+    return len(chances) == len(labels) and bool(_sound(np.array([chances], dtype=float))[0])
+
+
+def _sound(table: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which rows, (n, width) -> (n,), are probabilities that sum to 1 as closely as in a reply."""
+    within = ((table >= 0) & (table <= 1)).all(axis=1)
+    return np.asarray(within & (np.abs(sums(table) - 1) <= SUM_TOLERANCE + 1e-9))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -124,3 +124,19 @@ def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:
     """The numbers from each start on, `size` of them, one after the other."""
     before = np.cumsum(size) - size
     return np.repeat(start - before, size) + np.arange(size.sum())
+
+
+def by_width(rows: Sequence[Sequence[float]]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
+    """Rows with the same number of values together: their places, (n,), and a table of them, (n, width)."""
+    width = np.array([len(row) for row in rows], dtype=np.intp)
+    for size in np.unique(width).tolist():
+        places = np.flatnonzero(width == size)
+        yield places, np.array([rows[n] for n in places.tolist()], dtype=float).reshape(len(places), size)
+
+
+def sums(table: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The sum of each row, (n, width) -> (n,), added up from the first value to the last, as `sum` does."""
+    total = np.zeros(len(table))
+    for column in table.T:
+        total += column
+    return total

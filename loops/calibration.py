@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from loops.answers import by_width, sums
 from loops.blocks import ADAPTED, SIMULATED
 from loops.columns import Columns, Row
 from loops.run_events import STAGES
@@ -51,8 +52,8 @@ def _probabilities(row: Row) -> dict[str, Any]:
     """Of answers with a probability for every label. Replies may round: each row is scaled to sum to 1."""
     stated = row.probabilities
     table = np.zeros((len(stated), max((width for _, _, width in stated), default=0)))
-    for line, (p, _, _) in zip(table, stated, strict=True):
-        line[: len(p)] = np.array(p) / sum(p)
+    for places, rows in by_width([p for p, _, _ in stated]):
+        table[places, : rows.shape[1]] = rows / sums(rows)[:, None]
     return _plain(calibration(table, [place for _, place, _ in stated]))
 
 

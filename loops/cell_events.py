@@ -53,9 +53,34 @@ class _Opened(msgspec.Struct, gc=False):
     event: Literal["opened"]
 
 
-_KINDS: Mapping[type, int] = {kind: number for number, kind in enumerate((Stepped, Observed, Selected, Closed))}
+class _Seen(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A line that says what was observed; repeats of a case mostly say the same, to the byte."""
+
+    calibrated: msgspec.Raw
+    case: str
+    event: Literal["observed"]
+    observation: msgspec.Raw
+    repeat: int
+    turn: int
+
+
+class _Known(NamedTuple):
+    """The number of an observation, and the event of a line that was checked."""
+
+    number: int
+    event: Observed
+
+
+_KINDS: Mapping[type, int] = {Stepped: 0, Observed: 1, _Seen: 1, Selected: 2, Closed: 3}
+_OTHER = 4
 _OPENED = msgspec.json.Decoder(_Opened).decode
-_BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened]] = {**lean.BY_START, b"ada": _OPENED}
+_BY_START: Mapping[bytes, Callable[[bytes], Event | _Opened | _Seen]] = {
+    **lean.BY_START,
+    b"ada": _OPENED,
+    b"cal": msgspec.json.Decoder(_Seen).decode,
+}
+KNOWN = 4096
+"""How many different lines of observations are known at a time, so that they are checked once."""
 
 
 def _decode(line: bytes) -> Event | _Opened:
@@ -78,6 +103,7 @@ class CellEvents(LineIndex):
         self.answers = Answers()
         self.steps = StepColumns(self.answers)
         self.observations: Numbers[lean.Observation] = Numbers()
+        self._known: dict[tuple[int, bytes, bytes], _Known] = {}
         self._marks: Numbers[tuple[Any, ...]] = Numbers()
         self._examples: list[Event] = []
         self.plans: list[Plan] = []
@@ -113,7 +139,7 @@ class CellEvents(LineIndex):
     def _named(self, before: int, lines: list[bytes]) -> list[Place | None]:
         """Take up the events of cells. The places of the other lines."""
         by_start = _BY_START
-        found: list[Event | _Opened | Place | None]
+        found: list[Event | _Opened | _Seen | Place | None]
         try:
             found = [by_start.get(line[2:5], _decode)(line) for line in lines]
         except (msgspec.MsgspecError, RecursionError):
@@ -142,24 +168,29 @@ class CellEvents(LineIndex):
 
     def _take_up(self, before: int, lines: Sequence[bytes], found: list[Any]) -> list[Place | None]:
         """Append events to the columns, kind by kind. The places of what is no event of a cell, None for all others."""
-        for n in [n for n, event in enumerate(found) if type(event) is Observed and event.observation.parts]:
-            found[n] = self._alone(before + n + 1, lines[n])  # parts have checks of their own
-        kinds = np.array([_KINDS.get(type(event), len(_KINDS)) for event in found], dtype=np.int8)
+        kinds = np.array([_KINDS.get(type(event), _OTHER) for event in found], dtype=np.int8)
+        seen = list[_Known]()
+        for n in np.flatnonzero(kinds == _KINDS[Observed]).tolist():
+            known = self._known_as(before + n + 1, lines[n], found[n])
+            if isinstance(known, _Known):
+                seen.append(known)
+            else:
+                found[n], kinds[n] = known, _KINDS.get(type(known), _OTHER)
         order = np.argsort(kinds, kind="stable")
         sorted_ = [found[n] for n in order.tolist()]
-        ends = np.cumsum(np.bincount(kinds, minlength=len(_KINDS))).tolist()
-        stepped, observed, selected, closed = (sorted_[a:b] for a, b in itertools.pairwise([0, *ends[: len(_KINDS)]]))
-        n_events, places = ends[len(_KINDS) - 1], list[Place | None]([None] * len(found))
+        ends = np.cumsum(np.bincount(kinds, minlength=_OTHER)).tolist()
+        stepped, _, selected, closed = (sorted_[a:b] for a, b in itertools.pairwise([0, *ends[:_OTHER]]))
+        n_events, places = ends[_OTHER - 1], list[Place | None]([None] * len(found))
         for n, event in zip(order[n_events:].tolist(), sorted_[n_events:], strict=True):
             places[n] = Place(event.case.id, None) if type(event) is _Opened else event
 
         marks = self._marked(stepped, [(e.step, e.turn) for e in stepped])
-        marks += self._marked(observed, [(e.turn, e.observation.measurement, "observed") for e in observed])
+        marks += self._marked([e for _, e in seen], [(e.turn, e.observation.measurement, "observed") for _, e in seen])
         marks += self._marked(selected, [(e.turn, e.measurement, "selected") for e in selected])
         marks += self._marked(closed, [(e.outcome, e.measured) for e in closed])
-        step, observations = len(self.steps), self.observations
+        step = len(self.steps)
         refs = list(range(step, step + len(stepped)))
-        refs += [observations[e.observation] for e in observed]
+        refs += [number for number, _ in seen]
         refs += [len(e.refused) for e in selected]
         refs += [0] * len(closed)
         self.steps.add(stepped)
@@ -175,6 +206,30 @@ class CellEvents(LineIndex):
         for column, new in ((self._cell, cells), (self._mark, marks), (self._ref, refs)):
             column.frombytes(np.array(new, dtype=column.typecode)[back].tobytes())
         return places
+
+    def _known_as(self, number: int, line: bytes, event: _Seen | Observed) -> _Known | Event | Place | None:
+        """What was observed, checked once for all lines that say the same; else what `_alone` says of the line."""
+        found: Event | Place | None
+        if isinstance(event, Observed):
+            said, found = None, event
+        else:
+            said = event.turn, bytes(event.observation), bytes(event.calibrated)
+            if said in self._known:
+                return self._known[said]
+            try:
+                found = lean.DECODERS["observed"](line)
+            except (msgspec.MsgspecError, RecursionError):
+                found = self._alone(number, line)
+        if isinstance(found, Observed) and found.observation.parts:  # they have checks of their own
+            found = self._alone(number, line)
+        if not isinstance(found, Observed):
+            return found
+        known = _Known(self.observations[found.observation], found)
+        if said is not None:
+            if len(self._known) == KNOWN:
+                self._known.clear()
+            self._known[said] = known
+        return known
 
     def _marked(self, events: Sequence[Event], keys: Sequence[tuple[Any, ...]]) -> list[int]:
         """The mark of each event, by what marks it."""

@@ -6,6 +6,7 @@ posterior mean of readout r moves by c[r, j] / sqrt(c[j, j] + noise^2) standard 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -84,11 +85,18 @@ def expected_accuracy_gain(
         return 0.0
     move = cov[:, at] / math.sqrt(total)
     before, after = np.diag(cov), np.maximum(np.diag(cov) - move**2, 0.0)
-    points, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    shifted = mean + np.asarray(points)[:, None] * move
-    expected = (np.asarray(weights) / math.sqrt(2 * math.pi)) @ best_chance(shifted, np.sqrt(after), limit)
+    points, weights = _nodes()
+    shifted = mean + points[:, None] * move
+    expected = weights @ best_chance(shifted, np.sqrt(after), limit)
     gain = float(np.nansum(expected - best_chance(mean, np.sqrt(before), limit)))
     return max(0.0, gain)
+
+
+@functools.cache
+def _nodes() -> tuple[Array, Array]:
+    """Points and weights of a mean over a standard normal."""
+    points, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    return np.asarray(points), np.asarray(weights) / math.sqrt(2 * math.pi)
 
 
 def best_chance(mean: Array, sd: Array, limit: Array) -> Array:

@@ -116,7 +116,7 @@ class Closed(Lean, frozen=True, kw_only=True, tag_field="event", tag="closed"):
 
 Event = Stepped | Selected | Observed | Closed
 _KINDS: Mapping[str, type[Event]] = {"stepped": Stepped, "selected": Selected, "observed": Observed, "closed": Closed}
-_DECODERS = {name: msgspec.json.Decoder(kind).decode for name, kind in _KINDS.items()}
+DECODERS = {name: msgspec.json.Decoder(kind).decode for name, kind in _KINDS.items()}
 
 
 class _Kind(msgspec.Struct, gc=False):
@@ -129,14 +129,14 @@ _KIND = msgspec.json.Decoder(_Kind).decode
 def decode(line: bytes) -> Event:
     """The event of any line of a cell. Raises msgspec's errors where it is none."""
     kind = _KIND(line).event
-    if kind not in _DECODERS:
+    if kind not in DECODERS:
         raise msgspec.ValidationError(f"{kind!r} is no event of a cell")
-    return _DECODERS[kind](line)
+    return DECODERS[kind](line)
 
 
 BY_START: Mapping[bytes, Callable[[bytes], Event]] = {
-    b"ans": _DECODERS["stepped"],
-    b"cal": _DECODERS["observed"],
+    b"ans": DECODERS["stepped"],
+    b"cal": DECODERS["observed"],
     b"cas": msgspec.json.Decoder(Selected | Closed).decode,
 }
 """Decoders by how the first key of a canonical line begins: one that knows the type need not look for it first."""
