@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from evidence.errors import ArchiveError
 from evidence.values import canonical_json
+from loops import cell_events
 from loops.cell_events import CellEvents
 from loops.index import LineIndex, Place
 from loops.run_events import OpenedCases, RunEvents
@@ -149,6 +150,35 @@ def test_answers_that_no_contract_takes_are_refused_with_their_line(tmp_path: Pa
     path.write_text("".join(canonical_json(event) + "\n" for event in (*good, bad)))
     with pytest.raises(ArchiveError, match=r"events.jsonl line 6 is not an event: .*label goes with status"):
         CellEvents(path, CASES, REPEATS, review=False)
+
+
+def write_repeats(path: Path, second: dict) -> None:
+    """Two repeats of both cases; what the second repeat of "a" observed has `second` for its table."""
+    lines = [
+        event
+        for repeat in range(REPEATS)
+        for case, measured in zip(CASES, ("shown", "m"), strict=True)
+        for event in events({"case": case, "repeat": repeat}, measured, "up")
+    ]
+    seen = [line["observation"] for line in lines if line["event"] == "observed" and line["case"] == "a"]
+    seen[1]["parts"] = [second]
+    path.write_text("".join(canonical_json(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("known", [1, 4096])
+def test_observations_that_say_the_same_are_one(tmp_path: Path, monkeypatch, known: int) -> None:
+    monkeypatch.setattr(cell_events, "KNOWN", known)
+    for second, numbers in ((TABLE, [0, 0, 1, 1]), ({**TABLE, "rows": [[2]]}, [0, 2, 1, 1])):
+        write_repeats(tmp_path / "events.jsonl", second)
+        index = CellEvents(tmp_path / "events.jsonl", CASES, REPEATS, review=False)
+        starts = zip(plans_of(index), index.start.tolist(), strict=False)
+        assert [int(index.ref[start + at]) for plan, start in starts for at in index.plans[plan].observed] == numbers
+
+
+def test_an_observation_whose_parts_no_contract_takes_is_refused_with_its_line(tmp_path: Path) -> None:
+    write_repeats(tmp_path / "events.jsonl", {**TABLE, "rows": [[1, 2]]})
+    with pytest.raises(ArchiveError, match=r"events.jsonl line 13 is not an event: .*parts"):
+        CellEvents(tmp_path / "events.jsonl", CASES, REPEATS, review=False)
 
 
 def test_only_lines_that_open_cases_stay_in_the_index(tmp_path: Path) -> None:
