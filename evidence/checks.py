@@ -93,8 +93,7 @@ def check_predictions(what: str, readouts: Sequence[str], predictions: Sequence[
 
 def check_predicted(readouts: Sequence[Readout], predicted: Iterable[str]) -> None:
     """Raise ContractError where a readout that is predicted is categorical: a number stands for none of its labels."""
-    categorical = {r.id for r in readouts if not r.numeric}
-    wrong = sorted(categorical.intersection(predicted)) if categorical else []
+    wrong = sorted({r.id for r in readouts if not r.numeric}.intersection(predicted))
     if wrong:
         raise ContractError(f"readout {wrong[0]!r} is categorical, and there is a prediction of its value")
 

@@ -126,6 +126,11 @@ def spans(start: NDArray[np.intp], size: NDArray[np.intp]) -> NDArray[np.intp]:
     return np.repeat(start - before, size) + np.arange(size.sum())
 
 
+def joined(parts: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    """Numbers one after the other; there may be no parts."""
+    return np.concatenate([np.zeros(0, dtype=np.intp), *parts])
+
+
 def by_width(rows: Sequence[Sequence[float]]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.float64]]]:
     """Rows with the same number of values together: their places, (n,), and a table of them, (n, width)."""
     width = np.array([len(row) for row in rows], dtype=np.intp)

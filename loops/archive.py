@@ -383,18 +383,10 @@ def read_blob(folder: Path, sha256: str) -> bytes:
         raise ArchiveError(f"{folder}: {sha256!r} is not the sha256 of a blob")
     path = f"{folder}/blobs/{sha256}"
     try:
-        data = _bytes_of(path)
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a path object costs as much as the reading
+            data = file.read()
     except OSError as error:
         raise ArchiveError(f"blob {path} cannot be read: {error.strerror}") from error
     if sha256_of(data) != sha256:
         raise ArchiveError(f"blob {path} is damaged: its content has the sha256 {sha256_of(data)}")
     return data
-
-
-def _bytes_of(path: str) -> bytes:
-    """What a file holds; a file object, or a path, costs as much as the reading of a small one."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, os.fstat(descriptor).st_size)
-    finally:
-        os.close(descriptor)

@@ -134,7 +134,7 @@ class CellEvents(LineIndex):
         self.cell, starts = np.unique(cell[order], return_index=True)
         self.start = np.append(starts, len(order))
         self.mark, self.ref = np.asarray(self._mark)[order], np.asarray(self._ref)[order]
-        del self._cell, self._mark, self._ref
+        del self._cell, self._mark, self._ref, self._known
 
     def _named(self, before: int, lines: list[bytes]) -> list[Place | None]:
         """Take up the events of cells. The places of the other lines."""

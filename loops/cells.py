@@ -21,7 +21,7 @@ from evidence.strict_yaml import parse_value
 from interpreters.reply import parse_reply
 from loops import lean
 from loops.answer_checks import Questions, all_fit
-from loops.answers import Answers, Numbers
+from loops.answers import Answers, Numbers, joined
 from loops.archive import RunRecord
 from loops.cell_events import NOWHERE, CellEvents
 from loops.config import RunConfig, build
@@ -150,8 +150,8 @@ class Cells:
                 raise self._at(number, error) from error
         pairs, way = np.unique(case_of * max(1, len(measured)) + measured_of, return_inverse=True)
         ways = [cases[pair // len(measured)].way(measured.things[pair % len(measured)]) for pair in pairs.tolist()]
-        all_steps = np.concatenate([np.zeros(0, dtype=np.intp), *steps])
-        self._check(all_steps, np.concatenate([np.zeros(0, dtype=np.intp), *asked]), cases)
+        all_steps = joined(steps)
+        self._check(all_steps, joined(asked), cases)
         return Batch(ways, way, index.cell[start:end][kept] % repeats, first, all_steps, outcomes, refused)
 
     def _case(self, number: int, opened: OpenedCase | None) -> CaseWays:

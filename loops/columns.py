@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from loops.answers import Answers, spans
+from loops.answers import Answers, joined, spans
 from loops.blocks import ADAPTED, CONSTANT, MISSING, SIMULATED, Blocks, Coded, Codes, Predicted
 from loops.cell_events import NOWHERE
 from loops.cells import Batch
@@ -85,7 +85,7 @@ class Columns:
 
     def finish(self) -> None:
         """Make the columns of what was added: what a cell does not have is missing."""
-        blocks, cells = self._blocks, np.concatenate([np.zeros(0, dtype=np.intp), *self._cells])
+        blocks, cells = self._blocks, joined(self._cells)
         blocks.finish()
         size = np.asarray(blocks.size, dtype=np.intp)[cells]
         at = spans(np.asarray(blocks.start, dtype=np.intp)[cells], size)

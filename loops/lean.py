@@ -23,7 +23,11 @@ Tokens = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
 
 
 class Lean(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """A closed, frozen value. None of them is part of a cycle. Fields in the order of canonical lines decode faster."""
+    """A closed, frozen value. None of them is part of a cycle. Fields in the order of canonical lines decode faster.
+
+    Events that are decoded as what a line's first key says have a field `event`, so that a line without it is none;
+    those that are told apart by it have it as their tag.
+    """
 
 
 class Answer(Lean, frozen=True, kw_only=True):

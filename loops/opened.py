@@ -15,7 +15,6 @@ import msgspec
 from pydantic import TypeAdapter, ValidationError
 
 from evidence import contracts
-from evidence.checks import check_truth
 from evidence.contracts import Measurement, Observation, Readout, Stated, classes
 from loops.archive import Opened, event_of
 from loops.lean import Lean, Name, NonNegative, Prediction
@@ -60,14 +59,6 @@ class Asked:
         if self.numeric and not [p for p in predictions if p.dof is not None]:
             return classes(means, self._limits * times), means
         return [r.decide(p) for r, p in zip(self.readouts * times, predictions, strict=True)], means
-
-    def check_truth(self, truth: Sequence[Truth]) -> None:
-        """Raise ContractError unless truth answers every readout; see evidence.checks, for all at once."""
-        values = [t.value for t in truth if t.value is not None]
-        whole = self.numeric and len(values) == len(truth) and tuple([t.readout for t in truth]) == self.names
-        if whole and classes(values, self._limits) == [t.label for t in truth]:
-            return
-        check_truth(self.readouts, truth)
 
 
 class Case(msgspec.Struct, frozen=True, gc=False):

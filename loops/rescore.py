@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evidence.errors import ArchiveError
 from evidence.files import forget_unfinished, stream_atomic, write_atomic
 from evidence.values import derive_seed
+from loops.answers import joined
 from loops.archive import RunRecord, read_run
 from loops.calibration import calibration_block
 from loops.cells import Batch, Cells, archived_config
@@ -109,7 +110,7 @@ class Scoring:
 
     def _count_steps(self) -> None:
         """Count the steps of all cells added, by the step's name."""
-        steps, numbers = self.cells.index.steps, np.concatenate([np.zeros(0, dtype=np.intp), *self._steps])
+        steps, numbers = self.cells.index.steps, joined(self._steps)
         name = np.asarray(steps.name)[numbers]
         for number, step in enumerate(steps.names.things):
             self._totals[step] = Totals()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from evidence.checks import check_predicted
+from evidence.checks import check_predicted, check_truth
 from evidence.contracts import Adapter, AdapterInputs, Observation, Prediction
 from evidence.errors import ArchiveError, ContractError
 from loops import lean
@@ -45,7 +45,7 @@ class CaseWays:
 
     def __init__(self, opened: OpenedCase, inputs: AdapterInputs | None, adapter: Adapter, questions: Questions):
         asked = opened.case.asked
-        asked.check_truth(opened.truth)
+        check_truth(asked.readouts, opened.truth)
         if not asked.numeric:
             made = [p.readout for predictions in opened.baselines.values() for p in predictions]
             made += [] if inputs is None else [p.readout for p in inputs.predictions]

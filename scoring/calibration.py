@@ -63,12 +63,8 @@ def calibration(probabilities: ArrayLike, truth: ArrayLike, bins: int = BINS) ->
         larger = chance > confidence
         confidence[larger], answer[larger] = chance[larger], number
     curve = _bins(confidence, answer == true, bins)
-    ece = sum(
-        b.n * abs(b.accuracy - b.confidence) for b in curve if b.accuracy is not None and b.confidence is not None
-    )
-    off = by_class
-    off[true, np.arange(n)] -= 1.0
-    return Calibration(n, float(np.square(off).sum(axis=0).mean()), ece / n, curve)
+    by_class[true, np.arange(n)] -= 1.0  # now how far each is off
+    return Calibration(n, float(np.square(by_class).sum(axis=0).mean()), _ece(curve), curve)
 
 
 def confidence_calibration(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> Calibration:
