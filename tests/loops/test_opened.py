@@ -144,4 +144,4 @@ def test_truth_is_checked_as_that_of_a_setting(asked, truth: list[Truth]) -> Non
         return ""
 
     full = [contracts.Truth(readout=t.readout, label=t.label, value=t.value) for t in truth]
-    assert words(lambda: Asked(asked, ()).check_truth(truth)) == words(lambda: check_truth(asked, full))
+    assert words(lambda: check_truth(asked, truth)) == words(lambda: check_truth(asked, full))
